@@ -18,8 +18,11 @@ const CPU_SHARE: f64 = 0.7;
 const GAIN_MIN: f64 = 1.05;
 /// A codec is used for so long at least.
 const USED_NS_MIN: u64 = SECOND_NS;
-/// The bytes that have to be there for the first trial; each further one waits for as many.
-const TRIAL_BYTES_MIN: u64 = 48 << 10;
+/// The bytes that have to be there for a trial, which is as many as are worth trying on; or so many if they take
+/// this long to come.
+const TRIAL_BYTES: u64 = 192 << 10;
+const TRIAL_BYTES_MIN: u64 = 24 << 10;
+const TRIAL_BYTES_NS_MAX: u64 = SECOND_NS / 2;
 /// Trials take at most one part in so many of the time.
 const TRIAL_PART: u64 = 64;
 /// They come no more rarely than this, while there is traffic.
@@ -31,6 +34,8 @@ const DRIFT: f64 = 1.15;
 const MEASURED_BYTES: f64 = 65_536.0;
 /// What is measured of one codec says no more of others than this factor.
 const TRUE_MAX: f64 = 4.0;
+/// What was measured of a codec in use is remembered for so long: then it may have changed.
+const TRUE_NS: u64 = 30 * SECOND_NS;
 /// Codecs are not tried that could not carry more than the present one if they left so much of the bytes that
 /// it leaves.
 const LEFT_MIN: f64 = 0.65;
@@ -59,6 +64,24 @@ struct Candidate<C> {
     cost_ns: f64,
     /// None before it was tried.
     ratio: Option<f64>,
+    /// How many times its cost and its ratio really were what they were when it was tried, and when.
+    truth: Option<(Instant, Truth)>,
+}
+
+/// By what factors cost and ratio in use differ from those in trials, where nothing else is in the processor's
+/// caches, and less can be referred to.
+#[derive(Clone, Copy, Debug)]
+struct Truth {
+    cost: f64,
+    ratio: f64,
+}
+
+impl Truth {
+    fn of(is: CodecPoint, was: CodecPoint) -> Self {
+        let within = |times: f64| times.clamp(1.0 / TRUE_MAX, TRUE_MAX);
+        let cost = if was.cost_ns > 0.0 { is.cost_ns / was.cost_ns } else { 1.0 };
+        Self { cost: within(cost), ratio: within(is.ratio / was.ratio) }
+    }
 }
 
 impl<C> Candidate<C> {
@@ -76,7 +99,7 @@ impl<C> Candidate<C> {
 /// let assumed = |codec, cost_ns| Assumed { codec, cost_ns };
 /// let mut pick = CodecPick::new(&[assumed("fast", 5.0), assumed("strong", 50.0)], "fast");
 /// let (at, link) = (Instant::from_ns, Some(10e6));
-/// pick.compressed(100_000, 40_000, 500_000);
+/// pick.compressed(200_000, 80_000, 1_000_000);
 /// assert_eq!(pick.to_try(at(1), link, |_| true), ["fast", "strong"]);
 ///
 /// // A link of 10 MB/s has time for the strong one, which leaves less; one of 100 MB/s has not.
@@ -97,6 +120,7 @@ pub struct CodecPick<C> {
     /// Bytes since the latest trial, when it was, what it took, and the ratio at that time.
     bytes: u64,
     tried_at: Option<Instant>,
+    began_at: Option<Instant>,
     trial_ns: u64,
     ratio_then: Option<f64>,
     is_trying: bool,
@@ -107,7 +131,12 @@ pub struct CodecPick<C> {
 impl<C: Copy + PartialEq> CodecPick<C> {
     /// Makes a choice among these codecs, which begins with `first`, one of them.
     pub fn new(assumed: &[Assumed<C>], first: C) -> Self {
-        let of = |it: &Assumed<C>| Candidate { codec: it.codec, cost_ns: it.cost_ns, ratio: None };
+        let of = |&Assumed { codec, cost_ns }: &Assumed<C>| Candidate {
+            codec,
+            cost_ns,
+            ratio: None,
+            truth: None,
+        };
         let candidates: Vec<_> = assumed.iter().map(of).collect();
         Self {
             present: candidates.iter().position(|it| it.codec == first).unwrap_or(0),
@@ -118,10 +147,31 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             took_ns: 0.0,
             bytes: 0,
             tried_at: None,
+            began_at: None,
             trial_ns: 0,
             ratio_then: None,
             is_trying: false,
             slowdown: 1.0,
+        }
+    }
+
+    /// Returns the same for another context with the same codecs, of which nothing was measured yet: what was tried
+    /// for this one is the best guess for that.
+    pub fn for_another(&self) -> Self {
+        let (original, left, took_ns, bytes) = (0.0, 0.0, 0.0, 0);
+        let (tried_at, began_at, is_trying, ratio_then) = (None, None, false, None);
+        let since = Instant::ZERO;
+        Self {
+            original,
+            left,
+            took_ns,
+            bytes,
+            tried_at,
+            began_at,
+            is_trying,
+            ratio_then,
+            since,
+            ..self.clone()
         }
     }
 
@@ -176,8 +226,11 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         list
     }
 
-    fn is_time(&self, now: Instant) -> bool {
-        if self.is_trying || self.bytes < TRIAL_BYTES_MIN {
+    fn is_time(&mut self, now: Instant) -> bool {
+        let began_at = *self.began_at.get_or_insert(now);
+        let enough =
+            if now.since_ns(began_at) < TRIAL_BYTES_NS_MAX { TRIAL_BYTES } else { TRIAL_BYTES_MIN };
+        if self.is_trying || self.bytes < enough {
             return false;
         }
         let Some(before) = self.tried_at else { return true };
@@ -206,16 +259,24 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     /// one in use, what was tried comes true more or less.
     fn carried(&self, link: f64, at: usize) -> Option<f64> {
         let tried = self.candidates[at].point()?;
-        let present = self.candidates.get(self.present).and_then(Candidate::point);
-        let within = |times: f64| times.clamp(1.0 / TRUE_MAX, TRUE_MAX);
-        let (cost, ratio) = match (self.measured(), present) {
-            (Some(is), Some(was)) if was.cost_ns > 0.0 => {
-                (within(is.cost_ns / was.cost_ns), within(is.ratio / was.ratio))
-            }
-            _ => (1.0, 1.0),
-        };
-        let cost_ns = tried.cost_ns * cost * self.slowdown;
-        Some(carried(link, CodecPoint::new(cost_ns, (tried.ratio * ratio).min(1.0))))
+        let is_known = at == self.present || self.candidates[at].truth.is_some();
+        let of = self.candidates.get(if is_known { at } else { self.present })?;
+        let truth = of.truth.map_or(Truth { cost: 1.0, ratio: 1.0 }, |it| it.1);
+        let cost_ns = tried.cost_ns * truth.cost * self.slowdown;
+        Some(carried(link, CodecPoint::new(cost_ns, (tried.ratio * truth.ratio).min(1.0))))
+    }
+
+    /// Notes how what was tried comes true of the codec in use, and forgets what was so of others long ago.
+    fn learn_truth(&mut self, now: Instant) {
+        for candidate in &mut self.candidates {
+            candidate.truth = candidate.truth.filter(|it| now.since_ns(it.0) < TRUE_NS);
+        }
+        let measured = self.measured();
+        if let Some(candidate) = self.candidates.get_mut(self.present)
+            && let (Some(is), Some(was)) = (measured, candidate.point())
+        {
+            candidate.truth = Some((now, Truth::of(is, was)));
+        }
     }
 
     /// Looks which of the codecs carries most over a link of so many bytes a second, and returns the one to be
@@ -226,6 +287,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         link: Option<f64>,
         is_possible: impl Fn(C) -> bool,
     ) -> Option<C> {
+        self.learn_truth(now);
         let present = self.present()?;
         let can_stay = is_possible(present);
         if can_stay && now.since_ns(self.since) < USED_NS_MIN && self.since > Instant::ZERO {
@@ -382,11 +444,11 @@ mod tests {
     #[test]
     fn what_can_not_be_better_is_not_tried_nor_what_is_impossible_used() {
         let mut pick = pick();
-        pick.compressed(100_000, 45_000, 400_000);
+        pick.compressed(200_000, 90_000, 800_000);
         let list = pick.to_try(at(1), Some(200.0 * MBIT), |_| true);
         assert_eq!(list, [0, 1], "there is no time for the others");
         pick.tried(at(2), &[], 1);
-        pick.compressed(100_000, 45_000, 400_000);
+        pick.compressed(200_000, 90_000, 800_000);
         assert_eq!(pick.to_try(at(9_000), None, |_| true), [], "no rate is known");
         assert_eq!(pick.to_try(at(9_000), Some(MBIT), |codec| codec < 2), [0, 1]);
         let results = [0, 1, 4]

@@ -179,8 +179,10 @@ pub(super) struct Picking {
 }
 
 impl Picking {
-    pub(super) fn new(rate: Option<Rate>) -> Self {
-        let pick = BatchCodec::pick(BatchCodec::first(rate));
+    /// Begins with what was found for another context of the peer, if there is one.
+    pub(super) fn new(rate: Option<Rate>, other: Option<&CodecPick<BatchCodec>>) -> Self {
+        let first = || BatchCodec::pick(BatchCodec::first(rate));
+        let pick = other.map_or_else(first, CodecPick::for_another);
         Self { pick, batches: 0, bytes: 0 }
     }
 
@@ -213,8 +215,10 @@ impl Picking {
         (!list.is_empty()).then_some((list, batch_len as usize))
     }
 
-    pub(super) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+    /// Codecs were tried. Returns what is known now.
+    pub(super) fn tried(&mut self, now: Instant, trial: &CodecTrial) -> &CodecPick<BatchCodec> {
         self.pick.tried(now, &trial.results, trial.took_ns);
+        &self.pick
     }
 
     /// Looks which codec is best now.

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
+use dwell_policy::method::CodecPick;
 use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
 use super::begin::{Coder, Generation, Kind, Wanted};
 use super::choice::Mode;
-use super::codec::{self, CodecTrial, Picking};
+use super::codec::{self, BatchCodec, CodecTrial, Picking};
 use super::counts::{OutgoingCounts, Reason};
 use super::job::Made;
 use crate::node::store::InContext;
@@ -51,6 +52,8 @@ const ADVANCE_PART: u64 = 4;
 /// A batch that stands alone is at most so far from its base: the format allows for twice that.
 const DISTANCE_MAX: u64 = 1 << 31;
 
+/// Trials of codecs take at most one part in so many of the time.
+const TRIALS_PART: u64 = 24;
 /// What took the worker how long is forgotten at this rate, batch by batch: the last fifty count.
 const BUSY_FADE: f64 = 0.98;
 
@@ -222,12 +225,17 @@ impl Context {
     }
 
     /// Returns what the next batch is to be compressed with.
-    fn coder(&mut self, rate: Option<Rate>, wanted: Wanted) -> Coder {
+    fn coder(
+        &mut self,
+        rate: Option<Rate>,
+        other: Option<&CodecPick<BatchCodec>>,
+        wanted: Wanted,
+    ) -> Coder {
         if !wanted.picks {
             self.picking = None;
             return wanted.coder;
         }
-        let picking = self.picking.get_or_insert_with(|| Box::new(Picking::new(rate)));
+        let picking = self.picking.get_or_insert_with(|| Box::new(Picking::new(rate, other)));
         picking.codec().coder(wanted.coder, wanted.memory_log)
     }
 }
@@ -285,8 +293,12 @@ pub(crate) struct Outgoing {
     rate: Option<Rate>,
     /// What took the worker's processor so long, and took it in all, lately, in nanoseconds.
     busy_ns: (f64, f64),
-    /// Codecs to be tried.
+    /// Codecs to be tried, and when there may be another trial: of all contexts together they take a small part
+    /// of the time.
     trial: Option<CodecTrial>,
+    may_try_at: Instant,
+    /// What the latest trial has found.
+    pick: Option<CodecPick<BatchCodec>>,
     pub(super) counts: OutgoingCounts,
 }
 
@@ -372,7 +384,8 @@ impl Outgoing {
             return None;
         }
         context.used_at = now;
-        let Coder { zstd: ContextSpec { level, .. }, model } = context.coder(self.rate, wanted);
+        let Coder { zstd: ContextSpec { level, .. }, model } =
+            context.coder(self.rate, self.pick.as_ref(), wanted);
         let zstd = ContextSpec { level, ..zstd };
         let coder = Coder { zstd, model: limits.model(at, model).filter(|_| !is_alone) };
         context.review(now, coder, is_alone);
@@ -479,9 +492,11 @@ impl Outgoing {
             let takes_models = mode == Mode::Running
                 && limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
             if self.trial.is_none()
+                && now >= self.may_try_at
                 && let Some((codecs, len)) = picking.to_try(now, self.rate, takes_models)
             {
                 self.trial = Some(CodecTrial::new(context.group, &encoder, len, codecs));
+                self.may_try_at = Instant::FAR_FUTURE;
             }
         }
         context.encoder = Some(encoder);
@@ -509,10 +524,11 @@ impl Outgoing {
 
     /// Codecs were tried.
     pub(in crate::node) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+        self.may_try_at = now + TRIALS_PART * trial.took_ns;
         let at = self.by_group.get(&trial.group).map(|&at| usize::from(at));
         let context = at.and_then(|at| self.contexts.get_mut(at));
         if let Some(picking) = context.and_then(|it| it.picking.as_mut()) {
-            picking.tried(now, trial);
+            self.pick = Some(picking.tried(now, trial).clone());
         }
     }
 
