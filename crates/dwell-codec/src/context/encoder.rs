@@ -305,6 +305,18 @@ impl ContextEncoder {
         Ok(())
     }
 
+    /// Appends the `len` bytes that went through the context from `offset` on to `out`; false, and nothing
+    /// is appended, if they are not all in the ring any more, or were never there.
+    pub fn read(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> bool {
+        let Some(end) = offset.checked_add(len.into()) else { return false };
+        let bytes = Base { offset: end, len };
+        let is_there = self.ring.has(bytes);
+        if is_there && len > 0 {
+            self.ring.read(bytes, out);
+        }
+        is_there
+    }
+
     /// Returns the number of bytes that went through the context: the offset of the next one.
     pub fn offset(&self) -> u64 {
         self.ring.end()

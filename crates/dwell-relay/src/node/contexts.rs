@@ -4,12 +4,14 @@
 //!   has come with it.
 //! * [`choice`](Choice): whether batches refer to all before them, or to what the peer has confirmed.
 //! * [`bindings`](Bindings): which flows did so of late.
+//! * `again`: what was lost with a generation, and is encoded again.
 //! * [`incoming`](Incoming): what came, in the order of its numbers.
 //!
 //! These have neither packets nor sessions. What joins them with the node is in `entering` (batches on
 //! their way to the compressor and back), `numbering` (what a frame's records are) and `leaving` (from
 //! records to packets, and reports).
 
+mod again;
 mod begin;
 mod bindings;
 mod choice;

@@ -7,6 +7,7 @@ use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_RAW_HEADER_LEN, CONTEXT_STA
 use dwell_wire::record::{BLOCK_PACKETS_MAX, raw_record_len};
 use dwell_wire::{Alone, ContextBody, ContextRecord, context_record_len};
 
+use super::again::Again;
 use super::outgoing::Position;
 use super::{Contexts, bound_ns};
 use crate::node::peer::Peer;
@@ -89,9 +90,13 @@ pub(in crate::node) fn number_frame(
             continue;
         };
         if let Some(position) = contexts.outgoing.number_batch(now, &place) {
-            for id in std::iter::once(id).chain(of_batch) {
-                contexts.bindings.bind(now, store.treatment(id).flow, place.context);
+            let mut again = Again::default();
+            for (at, id) in std::iter::once(id).chain(of_batch).enumerate() {
+                let treatment = store.treatment(id);
+                contexts.bindings.bind(now, treatment.flow, place.context);
+                again.set(at, treatment.again);
             }
+            contexts.outgoing.keep_original(now, &place, again);
             let begins = place.start.is_some() && !position.is_confirmed;
             extra += if begins { CONTEXT_START_LEN } else { 0 };
             extra += if place.alone.is_some() { CONTEXT_ALONE_LEN } else { 0 };

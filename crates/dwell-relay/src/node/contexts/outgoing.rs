@@ -16,6 +16,7 @@ use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
+use super::again::{Again, LostBatch, LostBatches, Originals};
 use super::begin::{Coder, Generation, Kind};
 use super::choice::Mode;
 use super::counts::{OutgoingCounts, Reason};
@@ -98,6 +99,8 @@ struct Context {
     dictionary_failed: bool,
     /// The datagrams and their records, in their order.
     in_flight: VecDeque<(u64, u64)>,
+    /// What may be encoded again if it is lost with the present generation.
+    originals: Originals,
     written_at: Instant,
     used_at: Instant,
     /// No generation begins before.
@@ -130,6 +133,7 @@ impl Context {
             base_failed: false,
             dictionary_failed: false,
             in_flight: VecDeque::new(),
+            originals: Originals::default(),
             written_at: Instant::ZERO,
             used_at: Instant::ZERO,
             pause_until: Instant::ZERO,
@@ -201,6 +205,7 @@ impl Context {
     fn take_over(&mut self, group: u64) {
         (self.group, self.encoder) = (group, None);
         self.in_flight = VecDeque::new();
+        self.originals.forget();
         self.base_failed = false;
         self.ended = Some(Reason::First);
         self.confirmed_offset = 0;
@@ -254,6 +259,11 @@ pub(crate) struct Outgoing {
     /// The peer decodes batches that stand alone, and they are what is wanted.
     takes_alone: bool,
     wanted: Mode,
+    /// Batches that were lost with their generations, and are to be encoded again.
+    lost: LostBatches,
+    /// Nothing is encoded again, to see what that is worth.
+    #[cfg(test)]
+    pub(crate) forgets_lost: bool,
     pub(super) counts: OutgoingCounts,
 }
 
@@ -431,6 +441,7 @@ impl Outgoing {
         let Some(context) = found.filter(|it| it.epoch == epoch && it.is_out) else { return false };
         context.is_out = false;
         context.memory_bytes = encoder.memory_bytes();
+        context.originals.returned(&encoder, &mut self.lost);
         context.encoder = Some(encoder);
         context.took(now, left.took_ns, left.primed);
         if left.made == Made::Failed {
@@ -492,6 +503,7 @@ impl Outgoing {
     /// Ends all generations: the queue was dropped, and batches perhaps with it.
     pub(crate) fn dropped(&mut self, now: Instant) {
         self.contexts.iter_mut().for_each(|context| context.end(now, Reason::Dropped));
+        self.lost.clear();
     }
 
     /// The peer says what it has of a context.
@@ -517,9 +529,39 @@ impl Outgoing {
         if context.written_generation == context.present.number {
             context.confirm_offset(report);
             if report.is_lost {
+                let encoder = context.encoder.as_deref();
+                context.originals.lose(report.ring_offset, encoder, &mut self.lost);
                 context.end(now, Reason::Lost);
+            } else {
+                context.originals.confirm(report.ring_offset);
             }
         }
+    }
+
+    /// A batch is written, with some packets that were lost before: it may be lost as well.
+    pub(super) fn keep_original(&mut self, now: Instant, place: &InContext, again: Again) {
+        if let Some(context) = self.contexts.get_mut(usize::from(place.context)) {
+            context.originals.keep(now, place, again);
+        }
+    }
+
+    /// Returns true if there are batches to be encoded again.
+    pub(crate) fn has_lost(&self) -> bool {
+        #[cfg(test)]
+        if self.forgets_lost {
+            return false;
+        }
+        !self.lost.is_empty()
+    }
+
+    /// Takes the first of them.
+    pub(super) fn take_lost(&mut self) -> Option<LostBatch> {
+        self.lost.pop()
+    }
+
+    /// Nobody is there to decode them.
+    pub(super) fn forget_lost(&mut self) {
+        self.lost.clear();
     }
 
     /// Returns true if something went through a context less than so long ago.
@@ -537,6 +579,7 @@ impl Outgoing {
             if context.encoder.is_some() && now.since_ns(sent_at) > IDLE_NS {
                 (context.encoder, context.ended) = (None, Some(Reason::Idle));
                 context.in_flight = VecDeque::new();
+                context.originals.forget();
             }
         }
     }

@@ -10,6 +10,7 @@ use dwell_codec::{CodecId, ContextDictionary, ContextSpec};
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 use proptest::prelude::*;
 
+use super::again::{Again, LostBatch};
 use super::begin::Coder;
 use super::begin::Kind;
 use super::choice::Mode;
@@ -72,6 +73,9 @@ struct Pair {
     datagrams: u64,
     /// Datagrams that are missing, and may yet come.
     missing: BTreeMap<u64, (Instant, Sent)>,
+    /// What was lost with a generation and is to be encoded again, and all that ever was.
+    lost: Vec<Vec<u8>>,
+    again: u64,
     delivered: Vec<Vec<u8>>,
     out: Vec<u8>,
 }
@@ -88,7 +92,7 @@ impl Pair {
         incoming.begin_session(limits, false);
         Self {
             seed,
-            coder: if seed % 2 == 0 { ZSTD } else { PPM },
+            coder: if seed.is_multiple_of(2) { ZSTD } else { PPM },
             now: at(1),
             outgoing,
             incoming,
@@ -96,6 +100,8 @@ impl Pair {
             sent: 0,
             datagrams: 0,
             missing: BTreeMap::new(),
+            lost: Vec::new(),
+            again: 0,
             delivered: Vec::new(),
             out: vec![0; 65_535],
         }
@@ -113,6 +119,11 @@ impl Pair {
     /// Compresses a batch of a group; none if it must do without a context.
     fn batch(&mut self, group: u64) -> Option<Sent> {
         let original = self.content();
+        self.batch_of(group, original, false)
+    }
+
+    /// The same of what was lost, or was not.
+    fn batch_of(&mut self, group: u64, original: Vec<u8>, is_again: bool) -> Option<Sent> {
         let Entered { context, epoch, mut encoder, generation, begins, .. } =
             self.outgoing.enter(self.now, group, self.coder)?;
         if begins {
@@ -120,6 +131,7 @@ impl Pair {
         }
         let mut data = Vec::new();
         let mut alone = None;
+        let offset = encoder.offset();
         match generation.kind {
             Kind::Running => encoder.compress(&original, &mut data).expect("a generation"),
             Kind::Alone { keeps } => {
@@ -137,9 +149,20 @@ impl Pair {
         let start = (begins || alone.is_some()).then(|| generation.start());
         let (generation, original_len) = (generation.number, original.len() as u16);
         let is_columnar = false;
-        let place =
-            InContext { context, epoch, generation, start, alone, original_len, is_columnar };
+        let place = InContext {
+            context,
+            epoch,
+            generation,
+            start,
+            alone,
+            offset,
+            original_len,
+            is_columnar,
+        };
         let position = self.outgoing.number_batch(self.now, &place)?;
+        let mut again = Again::default();
+        again.set(0, is_again);
+        self.outgoing.keep_original(self.now, &place, again);
         let (datagram, is_raw) = (0, false);
         Some(self.written(Sent { position, datagram, start, alone, original, data, is_raw }))
     }
@@ -212,6 +235,20 @@ impl Pair {
                 self.outgoing.report(self.now, &report);
             }
         }
+        let lost = std::iter::from_fn(|| self.outgoing.take_lost());
+        let lost = lost.filter(LostBatch::is_first_time).map(|batch| batch.bytes);
+        self.lost.extend(lost);
+    }
+
+    /// Encodes what was lost again: what finds no context comes without.
+    fn batch_again(&mut self, group: u64) -> Option<Sent> {
+        let original = self.lost.pop()?;
+        self.again += 1;
+        let sent = self.batch_of(group, original.clone(), true);
+        if sent.is_none() {
+            self.delivered.push(original);
+        }
+        sent
     }
 }
 
@@ -244,6 +281,7 @@ fn run_with(
         let group = pair.rng.below(2) + round % 2;
         let sent = match pair.rng.below(4) {
             0 => pair.raw(group as u8 % 2),
+            1 if !pair.lost.is_empty() => pair.batch_again(group),
             _ => pair.batch(group),
         };
         let is_quiet = step >= 2_500;
@@ -857,4 +895,53 @@ fn lose_with_each_datagram(alone: Option<Alone>) {
     assert_eq!(times[0], (0, 1), "at once");
     assert!((45..=55).contains(&times.len()), "{} times in a second", times.len());
     assert!(times[1..].iter().all(|&(_, together)| together == 2), "{times:?}");
+}
+
+/// What is lost with a generation is encoded again, unless it was before; none comes twice (see [`run_with`]).
+#[test]
+fn what_is_lost_with_a_generation_comes_with_the_next() {
+    for seed in 0..20 {
+        let (pair, sent) = run(seed, 0.1, 0.2);
+        let shares = (pair.delivered.len(), sent.len(), pair.again);
+        // What is yet lost was lost twice, or its generation had given way to another before the peer gave it up.
+        assert!(pair.again > 50 && shares.0 > shares.1 * 87 / 100, "seed {seed}: {shares:?}");
+    }
+}
+
+#[test]
+fn what_is_lost_comes_back_once_and_the_encoder_may_be_away_meanwhile() {
+    let mut pair = Pair::new(14);
+    let first = pair.batch(0).expect("a context");
+    pair.come(&first);
+    pair.now = pair.now + SECOND_NS;
+    pair.tend(0.0);
+    let lost: Vec<_> = (0..3).map(|_| pair.batch(0).expect("a context")).collect();
+    let entered = pair.outgoing.enter(pair.now, 0, pair.coder).expect("a context");
+    let report = ContextReport {
+        context: 0,
+        generation: first.position.generation,
+        is_lost: true,
+        next_number: lost[2].position.number,
+        // The first of them came.
+        ring_offset: (first.original.len() + lost[0].original.len()) as u64,
+    };
+    pair.outgoing.report(pair.now, &report);
+    assert!(!pair.outgoing.has_lost(), "nobody has the ring");
+    let Entered { context, epoch, encoder, .. } = entered;
+    let left = Left { made: Made::Done, primed: false, took_ns: 1 };
+    assert!(!pair.outgoing.leave(pair.now, (context, epoch), encoder, left));
+    let again: Vec<_> =
+        std::iter::from_fn(|| pair.outgoing.take_lost()).map(|it| it.bytes).collect();
+    assert_eq!(again, lost[1..].iter().map(|it| it.original.clone()).collect::<Vec<_>>());
+    // That it is lost is said again and again.
+    pair.outgoing.report(pair.now, &report);
+    assert!(!pair.outgoing.has_lost());
+    // It is the same in the next generation; but there, what is lost was lost before.
+    pair.now = pair.now + SECOND_NS;
+    let sent = pair.batch_of(0, again[0].clone(), true).expect("a context");
+    let generation = sent.position.generation;
+    let next_number = sent.position.number;
+    pair.outgoing.report(pair.now, &ContextReport { generation, next_number, ..report });
+    let lost = pair.outgoing.take_lost().expect("it is lost as well");
+    assert!(!lost.is_first_time() && !pair.outgoing.has_lost());
 }
