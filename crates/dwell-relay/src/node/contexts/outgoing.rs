@@ -58,6 +58,7 @@ const AHEAD_MAX: u64 = (1 << 14) - 1_024;
 const GENERATIONS_AHEAD_MAX: u64 = 100;
 /// From here on the peer would take them for earlier ones.
 const GENERATIONS_AHEAD_END: u64 = 127;
+const NUMBERS_AHEAD_END: u64 = (1 << 14) - 1;
 
 /// One context.
 #[derive(Debug)]
@@ -152,7 +153,15 @@ impl Context {
         let later = self.written_generation.saturating_sub(self.reported_generation);
         let is_much_later = later >= GENERATIONS_AHEAD_MAX;
         // Where nothing is on its way that the peer could report of, one more is a question.
-        (is_far || is_much_later) && self.is_in_flight(now) || later >= GENERATIONS_AHEAD_END
+        (is_far || is_much_later) && self.is_in_flight(now) || self.is_at_end()
+    }
+
+    /// True if nothing more can be sent before a report comes. As nothing is sent, there may be none: then all
+    /// contexts must begin again.
+    fn is_at_end(&self) -> bool {
+        let later = self.written_generation.saturating_sub(self.reported_generation);
+        let ahead = self.next_number - self.confirmed_number;
+        later >= GENERATIONS_AHEAD_END || ahead >= NUMBERS_AHEAD_END
     }
 
     /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
@@ -261,6 +270,11 @@ pub(crate) struct Outgoing {
     wanted: Mode,
     /// Batches that were lost with their generations, and are to be encoded again.
     lost: LostBatches,
+    /// One of them can't go on without a report, and none came for long.
+    is_stuck: bool,
+    /// No reports come.
+    #[cfg(test)]
+    pub(crate) is_deaf: bool,
     /// Nothing is encoded again, to see what that is worth.
     #[cfg(test)]
     pub(crate) forgets_lost: bool,
@@ -320,6 +334,12 @@ impl Outgoing {
         self.counts.restarts += u64::from(!self.contexts.is_empty());
         self.contexts.clear();
         self.by_group.clear();
+        self.is_stuck = false;
+    }
+
+    /// Returns true if a context could not go on when it was last used; it may have had a report since.
+    pub(super) fn take_stuck(&mut self) -> bool {
+        std::mem::take(&mut self.is_stuck)
     }
 
     /// Returns the number of contexts that the peer takes.
@@ -352,6 +372,7 @@ impl Outgoing {
         context.used_at = now;
         context.review(now, coder, is_alone);
         let is_paused = context.ended.is_some() && now < context.pause_until;
+        self.is_stuck |= context.is_at_end() && !context.is_in_flight(now);
         if is_paused || context.is_ahead(now) {
             self.counts.paused += 1;
             return None;
@@ -508,6 +529,10 @@ impl Outgoing {
 
     /// The peer says what it has of a context.
     pub(crate) fn report(&mut self, now: Instant, report: &ContextReport) {
+        #[cfg(test)]
+        if self.is_deaf {
+            return;
+        }
         let Some(context) = self.contexts.get_mut(usize::from(report.context)) else { return };
         if report.next_number > context.next_number {
             self.counts.false_reports += 1; // that was never sent

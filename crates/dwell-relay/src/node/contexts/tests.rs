@@ -945,3 +945,38 @@ fn what_is_lost_comes_back_once_and_the_encoder_may_be_away_meanwhile() {
     let lost = pair.outgoing.take_lost().expect("it is lost as well");
     assert!(!lost.is_first_time() && !pair.outgoing.has_lost());
 }
+
+/// No report comes, and so many generations or batches are sent that nothing more can be: then both ends begin
+/// from nothing.
+#[test]
+fn a_context_without_reports_for_long_does_not_stay_without_batches() {
+    for ends in [true, false] {
+        let mut pair = Pair::new(16);
+        let mut refused_ms = 0;
+        while !pair.outgoing.take_stuck() {
+            pair.now = pair.now + 50 * MILLI_NS;
+            match pair.batch(0) {
+                Some(sent) => pair.come(&sent),
+                None => refused_ms += 50,
+            }
+            if ends && pair.datagrams % 40 == 0 {
+                pair.outgoing.dropped(pair.now);
+            }
+            assert!(pair.now < at(10_000_000), "it would never be known");
+        }
+        assert!(refused_ms > 4_000 && pair.delivered.len() > 5_000, "{}", pair.delivered.len());
+        assert!(pair.batch(0).is_none());
+        // Nothing else changes that, but a report does.
+        let mut due = Vec::new();
+        pair.incoming.reports(pair.now, 1, &mut due);
+        if ends {
+            pair.outgoing.begin_session(pair.now, Some(LIMITS), false);
+            pair.incoming.begin_session(LIMITS, false);
+        } else {
+            due.iter().for_each(|report| pair.outgoing.report(pair.now, report));
+        }
+        let sent = pair.batch(0).expect("a context");
+        pair.come(&sent);
+        assert_eq!(pair.delivered.last(), Some(&sent.original));
+    }
+}

@@ -1,4 +1,5 @@
-//! Packets that were lost with a generation of their context, and are sent in the next one.
+//! Packets that were lost with a generation of their context and are sent in the next one, and contexts that can't
+//! go on and begin again.
 
 use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 
@@ -55,4 +56,39 @@ fn packets_that_were_lost_with_a_generation_come_with_the_next() {
         }
     }
     assert!(all > 6 * 500 + 200, "{all}");
+}
+
+/// All reports are lost for minutes while generations end. Batches enter contexts again, with a session in which
+/// both ends begin from nothing, whether reports pass then or not.
+#[test]
+fn contexts_without_reports_for_minutes_begin_again() {
+    let configs = [0, 1].map(|side| config_of(side, true, "200kbit", RUNNING));
+    for hears_again in [true, false] {
+        let mut net = Net::new(&configs, &good_link(), 4);
+        net.set_traffic(Traffic { random: 0.0, ..Traffic::default() });
+        net.run_to(1_000);
+        net.start_sources(1_000, u64::MAX, 25 * MILLI_NS);
+        let tx = |net: &Net| net.end(0).peer().tx.contexts;
+        net.net.with_node(net.ends[0], |end, _, _| {
+            end.node.peers[0].contexts.outgoing.is_deaf = true;
+        });
+        let mut s = 1;
+        while tx(&net).restarts == 0 {
+            s += 1;
+            assert!(s < 600, "{:?}", tx(&net));
+            net.run_to(s * 1_000 + 100);
+            net.net.with_node(net.ends[0], |end, now, _| {
+                end.node.peers[0].contexts.outgoing.dropped(now);
+            });
+        }
+        assert!(tx(&net).generations["dropped"] >= 126, "{:?}", tx(&net));
+        let batches = net.end(1).peer().rx.contexts.batches;
+        net.net.with_node(net.ends[0], |end, _, _| {
+            end.node.peers[0].contexts.outgoing.is_deaf = !hears_again;
+        });
+        net.run_to(s * 1_000 + 5_000);
+        let rx = net.end(1).peer().rx.contexts;
+        assert!(rx.batches > batches + 50, "{batches}: {rx:?}");
+        net.assert_nothing_altered_or_doubled();
+    }
 }
