@@ -103,6 +103,7 @@ impl Node {
             flow: info.flow_hash,
             group,
             max_wait_ns: peer.deadlines.deadline_ns(class),
+            batch_bytes_max: if treatment.once { peer.config.blocks.bytes } else { u32::MAX },
             looks_random,
             takes_mark: ecn::takes_mark(packet),
             compressed: false,

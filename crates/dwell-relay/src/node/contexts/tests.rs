@@ -959,7 +959,7 @@ fn a_context_without_reports_for_long_does_not_stay_without_batches() {
                 Some(sent) => pair.come(&sent),
                 None => refused_ms += 50,
             }
-            if ends && pair.datagrams % 40 == 0 {
+            if ends && pair.datagrams.is_multiple_of(40) {
                 pair.outgoing.dropped(pair.now);
             }
             assert!(pair.now < at(10_000_000), "it would never be known");
