@@ -671,12 +671,18 @@ fn the_mode_changes_where_it_must_and_nothing_is_lost_by_it() {
             assert!(tx.batches > 50_000 && tx.generations["switched"] <= 2, "{what}: {tx:?}");
             // What does not come in a second: seven times in a row it was lost, or the request for it.
             assert!(rx.lost_generations == 0 || loss > 0.03, "{what}: {rx:?}");
-            // With running history it is 340 ms at 10 %.
             let mut delays_ns = net.each_delay_ns(side, 0..=u16::MAX);
-            let middle = delays_ns.len() / 2;
-            let (_, &mut median_ns, _) = delays_ns.select_nth_unstable(middle);
-            let is_soon = median_ns < (delay_ms + 10) * MILLI_NS;
-            assert!(is_soon || loss > 0.0 && !is_alone, "{what}: {median_ns}");
+            delays_ns.sort_unstable();
+            let [median_ns, p90_ns] = [50, 90].map(|part| delays_ns[delays_ns.len() * part / 100]);
+            if loss > 0.0 && !is_alone {
+                // What waits does so for three quarters of a round trip on average, now; nine of ten packets are
+                // there after three and a half times the way.
+                let (mean_ns, way_ns) = (rx.waited.mean_ns, delay_ms * MILLI_NS);
+                assert!(mean_ns < 2 * way_ns && p90_ns < 5 * way_ns, "{what}: {mean_ns}, {p90_ns}");
+                continue;
+            }
+            // With running history it is 340 ms at 10 %.
+            assert!(median_ns < (delay_ms + 10) * MILLI_NS, "{what}: {median_ns}");
         }
     }
 }
