@@ -19,10 +19,12 @@ mod decoder;
 mod dictionary;
 mod encoder;
 mod ring;
+mod source;
 
 pub use decoder::{ContextDecoder, Placed};
 pub use dictionary::ContextDictionary;
 pub use encoder::ContextEncoder;
+pub use source::Source;
 
 use crate::HISTORY_LEN_MAX;
 use crate::error::CodecError;
