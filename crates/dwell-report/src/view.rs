@@ -354,6 +354,11 @@ fn contexts(peer: &PeerStatus) -> String {
                 "{name}: of these, {alone} batches alone, in {generations} generations; now {mode}"
             );
         }
+        if tx.encoded_again_packets > 0 {
+            let packets = human::count(tx.encoded_again_packets);
+            let _ =
+                writeln!(out, "{name}: lost with a generation and sent again: {packets} packets");
+        }
         if let Some(reasons) = counted(&tx.without_context) {
             let _ = writeln!(out, "{name}: compressed without a context: {reasons}");
         }

@@ -97,7 +97,7 @@ impl<C> Candidate<C> {
 /// use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Tried};
 ///
 /// let assumed = |codec, cost_ns| Assumed { codec, cost_ns };
-/// let mut pick = CodecPick::new(&[assumed("fast", 5.0), assumed("strong", 50.0)], "fast");
+/// let mut pick = CodecPick::new(&[assumed("fast", 5.0), assumed("strong", 30.0)], "fast");
 /// let (at, link) = (Instant::from_ns, Some(10e6));
 /// pick.compressed(200_000, 80_000, 1_000_000);
 /// assert_eq!(pick.to_try(at(1), link, |_| true), ["fast", "strong"]);

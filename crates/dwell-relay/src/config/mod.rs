@@ -15,6 +15,7 @@ mod error;
 mod exceptions;
 mod history;
 mod load;
+mod memory;
 mod protection;
 mod public_key;
 mod read;

@@ -415,6 +415,12 @@ impl Peer {
         self.handshake.set_offer(offer(transit, self.contexts.offer()));
     }
 
+    /// The contexts begin from nothing, with another session.
+    pub(crate) fn renew_contexts(&mut self) {
+        self.set_transit(self.transit);
+        self.handshake.renew();
+    }
+
     /// Returns true if the peer forwards what is sent to it compressed.
     pub(crate) fn forwards(&self) -> bool {
         self.hello.is_some_and(|hello| hello.carries())

@@ -40,6 +40,9 @@ pub struct TxContexts {
     pub bytes_out: u64,
     /// Batches whose generation ended before they were sent: their packets were sent uncompressed.
     pub undone_batches: u64,
+    /// Packets that were lost with their generation and were sent once more; they count again among
+    /// those that arrived and those that were sent.
+    pub encoded_again_packets: u64,
     /// Batches that were compressed without a context, by reason: all contexts were in use, or the
     /// next generation had to wait because those before were short.
     pub without_context: BTreeMap<String, u64>,

@@ -68,6 +68,8 @@ pub(super) struct OutgoingCounts {
     pub(super) bytes_out: u64,
     /// Batches whose generation ended before they were sent, so that their packets went raw.
     pub(super) undone: u64,
+    /// Packets of generations that were lost which were encoded a second time.
+    pub(super) encoded_again: u64,
     /// Batches that did without a context: all were in use, ...
     pub(super) crowded_out: u64,
     /// ... or the next generation had to wait.
@@ -118,6 +120,7 @@ impl OutgoingCounts {
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             undone_batches: self.undone,
+            encoded_again_packets: self.encoded_again,
             without_context: without.map(|(name, count)| (name.to_owned(), count)).into(),
             evicted: self.evicted,
             restarts: self.restarts,

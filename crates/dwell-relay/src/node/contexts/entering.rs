@@ -157,6 +157,7 @@ fn place_of(job: &ContextJob) -> Option<InContext> {
         generation: generation.number,
         start: (job.begins || alone.is_some()).then(|| generation.start()),
         alone,
+        offset: job.offset,
         original_len: u16::try_from(job.batch.len()).ok()?,
         is_columnar: job.is_columnar,
     })

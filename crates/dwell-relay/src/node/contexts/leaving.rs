@@ -88,6 +88,9 @@ impl Node {
     ) {
         let peer = &mut self.peers[index];
         peer.contexts.outgoing.expire(now);
+        if peer.contexts.begins_again(now) {
+            peer.renew_contexts();
+        }
         let path = (peer.reports.recent_there(now), peer.rtt_ns);
         peer.contexts.review(now, peer.config.history_mode, path);
         let trial = peer.contexts.outgoing.pick(now, peer.pacer.rate());

@@ -17,6 +17,7 @@ use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
+use super::again::{Again, LostBatch, LostBatches, Originals};
 use super::begin::{Coder, Generation, Kind, Wanted};
 use super::choice::Mode;
 use super::codec::{self, BatchCodec, CodecTrial, Picking};
@@ -64,6 +65,7 @@ const AHEAD_MAX: u64 = (1 << 14) - 1_024;
 const GENERATIONS_AHEAD_MAX: u64 = 100;
 /// From here on the peer would take them for earlier ones.
 const GENERATIONS_AHEAD_END: u64 = 127;
+const NUMBERS_AHEAD_END: u64 = (1 << 14) - 1;
 
 /// One context.
 #[derive(Debug)]
@@ -105,6 +107,8 @@ struct Context {
     dictionary_failed: bool,
     /// The datagrams and their records, in their order.
     in_flight: VecDeque<(u64, u64)>,
+    /// What may be encoded again if it is lost with the present generation.
+    originals: Originals,
     written_at: Instant,
     used_at: Instant,
     /// No generation begins before.
@@ -139,6 +143,7 @@ impl Context {
             base_failed: false,
             dictionary_failed: false,
             in_flight: VecDeque::new(),
+            originals: Originals::default(),
             written_at: Instant::ZERO,
             used_at: Instant::ZERO,
             pause_until: Instant::ZERO,
@@ -158,7 +163,15 @@ impl Context {
         let later = self.written_generation.saturating_sub(self.reported_generation);
         let is_much_later = later >= GENERATIONS_AHEAD_MAX;
         // Where nothing is on its way that the peer could report of, one more is a question.
-        (is_far || is_much_later) && self.is_in_flight(now) || later >= GENERATIONS_AHEAD_END
+        (is_far || is_much_later) && self.is_in_flight(now) || self.is_at_end()
+    }
+
+    /// True if nothing more can be sent before a report comes. As nothing is sent, there may be none: then all
+    /// contexts must begin again.
+    fn is_at_end(&self) -> bool {
+        let later = self.written_generation.saturating_sub(self.reported_generation);
+        let ahead = self.next_number - self.confirmed_number;
+        later >= GENERATIONS_AHEAD_END || ahead >= NUMBERS_AHEAD_END
     }
 
     /// Returns true if the peer has reported of the present generation: it keeps the bases of a few that stand
@@ -216,6 +229,7 @@ impl Context {
     fn take_over(&mut self, group: u64) {
         (self.group, self.encoder) = (group, None);
         self.in_flight = VecDeque::new();
+        self.originals.forget();
         self.base_failed = false;
         self.ended = Some(Reason::First);
         self.confirmed_offset = 0;
@@ -299,6 +313,16 @@ pub(crate) struct Outgoing {
     may_try_at: Instant,
     /// What the latest trial has found.
     pick: Option<CodecPick<BatchCodec>>,
+    /// Batches that were lost with their generations, and are to be encoded again.
+    lost: LostBatches,
+    /// One of them can't go on without a report, and none came for long.
+    is_stuck: bool,
+    /// No reports come.
+    #[cfg(test)]
+    pub(crate) is_deaf: bool,
+    /// Nothing is encoded again, to see what that is worth.
+    #[cfg(test)]
+    pub(crate) forgets_lost: bool,
     pub(super) counts: OutgoingCounts,
 }
 
@@ -355,6 +379,12 @@ impl Outgoing {
         self.counts.restarts += u64::from(!self.contexts.is_empty());
         self.contexts.clear();
         self.by_group.clear();
+        self.is_stuck = false;
+    }
+
+    /// Returns true if a context could not go on when it was last used; it may have had a report since.
+    pub(super) fn take_stuck(&mut self) -> bool {
+        std::mem::take(&mut self.is_stuck)
     }
 
     /// Returns the number of contexts that the peer takes.
@@ -390,6 +420,7 @@ impl Outgoing {
         let coder = Coder { zstd, model: limits.model(at, model).filter(|_| !is_alone) };
         context.review(now, coder, is_alone);
         let is_paused = context.ended.is_some() && now < context.pause_until;
+        self.is_stuck |= context.is_at_end() && !context.is_in_flight(now);
         if is_paused || context.is_ahead(now) {
             self.counts.paused += 1;
             return None;
@@ -479,6 +510,7 @@ impl Outgoing {
         let Some(context) = found.filter(|it| it.epoch == epoch && it.is_out) else { return false };
         context.is_out = false;
         context.memory_bytes = encoder.memory_bytes();
+        context.originals.returned(&encoder, &mut self.lost);
         context.took(now, left.took_ns, left.primed);
         if let Some(elapsed_ns) = left.elapsed_ns {
             let (cpu_ns, all_ns) = &mut self.busy_ns;
@@ -585,10 +617,15 @@ impl Outgoing {
     /// Ends all generations: the queue was dropped, and batches perhaps with it.
     pub(crate) fn dropped(&mut self, now: Instant) {
         self.contexts.iter_mut().for_each(|context| context.end(now, Reason::Dropped));
+        self.lost.clear();
     }
 
     /// The peer says what it has of a context.
     pub(crate) fn report(&mut self, now: Instant, report: &ContextReport) {
+        #[cfg(test)]
+        if self.is_deaf {
+            return;
+        }
         let Some(context) = self.contexts.get_mut(usize::from(report.context)) else { return };
         if report.next_number > context.next_number {
             self.counts.false_reports += 1; // that was never sent
@@ -610,9 +647,39 @@ impl Outgoing {
         if context.written_generation == context.present.number {
             context.confirm_offset(report);
             if report.is_lost {
+                let encoder = context.encoder.as_deref();
+                context.originals.lose(report.ring_offset, encoder, &mut self.lost);
                 context.end(now, Reason::Lost);
+            } else {
+                context.originals.confirm(report.ring_offset);
             }
         }
+    }
+
+    /// A batch is written, with some packets that were lost before: it may be lost as well.
+    pub(super) fn keep_original(&mut self, now: Instant, place: &InContext, again: Again) {
+        if let Some(context) = self.contexts.get_mut(usize::from(place.context)) {
+            context.originals.keep(now, place, again);
+        }
+    }
+
+    /// Returns true if there are batches to be encoded again.
+    pub(crate) fn has_lost(&self) -> bool {
+        #[cfg(test)]
+        if self.forgets_lost {
+            return false;
+        }
+        !self.lost.is_empty()
+    }
+
+    /// Takes the first of them.
+    pub(super) fn take_lost(&mut self) -> Option<LostBatch> {
+        self.lost.pop()
+    }
+
+    /// Nobody is there to decode them.
+    pub(super) fn forget_lost(&mut self) {
+        self.lost.clear();
     }
 
     /// Returns true if something went through a context less than so long ago.
@@ -630,6 +697,7 @@ impl Outgoing {
             if context.encoder.is_some() && now.since_ns(sent_at) > IDLE_NS {
                 (context.encoder, context.ended) = (None, Some(Reason::Idle));
                 context.in_flight = VecDeque::new();
+                context.originals.forget();
             }
         }
     }
