@@ -16,6 +16,8 @@ use super::bound::{Bound, CodecPoint};
 const CPU_SHARE: f64 = 0.7;
 /// Another codec has to carry so many times more.
 const GAIN_MIN: f64 = 1.05;
+/// That has to be so for this long: what is measured varies.
+const BETTER_NS_MIN: u64 = SECOND_NS / 4;
 /// A codec is used for so long at least.
 const USED_NS_MIN: u64 = SECOND_NS;
 /// The bytes that have to be there for a trial, which is as many as are worth trying on; or so many if they take
@@ -31,7 +33,9 @@ const TRIAL_NS_MAX: u64 = 30 * SECOND_NS;
 /// than when they were made.
 const DRIFT: f64 = 1.15;
 /// The weight of a batch of this length in what is measured of the codec in use.
-const MEASURED_BYTES: f64 = 65_536.0;
+const MEASURED_BYTES: f64 = 262_144.0;
+/// From so much on it says something.
+const MEASURED_BYTES_MIN: f64 = 16_384.0;
 /// What is measured of one codec says no more of others than this factor.
 const TRUE_MAX: f64 = 4.0;
 /// What was measured of a codec in use is remembered for so long: then it may have changed.
@@ -100,19 +104,22 @@ impl<C> Candidate<C> {
 /// let mut pick = CodecPick::new(&[assumed("fast", 5.0), assumed("strong", 30.0)], "fast");
 /// let (at, link) = (Instant::from_ns, Some(10e6));
 /// pick.compressed(200_000, 80_000, 1_000_000);
-/// assert_eq!(pick.to_try(at(1), link, |_| true), ["fast", "strong"]);
+/// assert_eq!(pick.due_trial(at(1), link, |_| true), ["fast", "strong"]);
 ///
 /// // A link of 10 MB/s has time for the strong one, which leaves less; one of 100 MB/s has not.
 /// let tried = |codec, cost_ns, ratio| Tried { codec, point: CodecPoint::new(cost_ns, ratio) };
 /// pick.tried(at(2), &[tried("fast", 5.0, 0.4), tried("strong", 30.0, 0.3)], 20_000_000);
-/// assert_eq!(pick.review(at(3), link, |_| true), "strong");
-/// assert_eq!(pick.review(at(2_000_000_000), Some(100e6), |_| true), "fast");
+/// assert_eq!(pick.review(at(3), link, |_| true), Some("strong"));
+/// assert_eq!(pick.review(at(2_000_000_000), Some(100e6), |_| true), Some("strong"));
+/// assert_eq!(pick.review(at(2_300_000_000), Some(100e6), |_| true), Some("fast"));
 /// ```
 #[derive(Clone, Debug)]
 pub struct CodecPick<C> {
     candidates: Vec<Candidate<C>>,
     present: usize,
     since: Instant,
+    /// One that carries enough more, and since when.
+    better: Option<(usize, Instant)>,
     /// Of the codec in use, what was measured of late: bytes before and after, and nanoseconds.
     original: f64,
     left: f64,
@@ -142,6 +149,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             present: candidates.iter().position(|it| it.codec == first).unwrap_or(0),
             candidates,
             since: Instant::ZERO,
+            better: None,
             original: 0.0,
             left: 0.0,
             took_ns: 0.0,
@@ -160,8 +168,9 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     pub fn for_another(&self) -> Self {
         let (original, left, took_ns, bytes) = (0.0, 0.0, 0.0, 0);
         let (tried_at, began_at, is_trying, ratio_then) = (None, None, false, None);
-        let since = Instant::ZERO;
+        let (since, better) = (Instant::ZERO, None);
         Self {
+            better,
             original,
             left,
             took_ns,
@@ -197,13 +206,13 @@ impl<C: Copy + PartialEq> CodecPick<C> {
 
     /// What is measured of the codec in use.
     fn measured(&self) -> Option<CodecPoint> {
-        let is_known = self.original >= MEASURED_BYTES / 4.0;
+        let is_known = self.original >= MEASURED_BYTES_MIN;
         is_known.then(|| CodecPoint::new(self.took_ns / self.original, self.left / self.original))
     }
 
     /// Returns the codecs that are to be tried now, which [`tried`](Self::tried) is to be called for, on a link
     /// of so many bytes a second; none if it is not time for it.
-    pub fn to_try(
+    pub fn due_trial(
         &mut self,
         now: Instant,
         link: Option<f64>,
@@ -236,7 +245,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let Some(before) = self.tried_at else { return true };
         let drift = self.measured().zip(self.ratio_then).is_some_and(|(is, was)| {
             let times = is.ratio / was;
-            times > DRIFT || times < 1.0 / DRIFT
+            !(1.0 / DRIFT..=DRIFT).contains(&times)
         });
         let pause_ns = TRIAL_PART.saturating_mul(self.trial_ns);
         let pause_ns = if drift { pause_ns } else { (8 * pause_ns).max(2 * SECOND_NS) };
@@ -301,10 +310,14 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let needed = self.carried(link, self.present).filter(|_| can_stay);
         match (best, needed) {
             (Some((most, at)), Some(needed)) if at != self.present && most > GAIN_MIN * needed => {
-                self.use_(now, at);
+                let before = self.better.filter(|it| it.0 == at);
+                let (_, since) = *self.better.insert(before.unwrap_or((at, now)));
+                if now.since_ns(since) >= BETTER_NS_MIN || self.since == Instant::ZERO {
+                    self.use_(now, at);
+                }
             }
             (Some((_, at)), None) => self.use_(now, at),
-            _ => {}
+            _ => self.better = None,
         }
         self.present()
     }
@@ -316,7 +329,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             self.took_ns *= is.cost_ns / was.cost_ns.max(0.01);
             self.left *= is.ratio / was.ratio;
         }
-        (self.present, self.since) = (at, now);
+        (self.present, self.since, self.better) = (at, now, None);
         self.ratio_then = self.measured().map(|it| it.ratio);
     }
 }
@@ -360,7 +373,7 @@ mod tests {
             let codec = pick.present().unwrap();
             let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
             pick.compressed(10_000, left as u64, (slow * COSTS[codec] * 10_000.0) as u64);
-            let list = pick.to_try(at(ms), Some(link), |_| true);
+            let list = pick.due_trial(at(ms), Some(link), |_| true);
             let results: Vec<_> = list
                 .iter()
                 .map(|&codec| Tried { codec, point: CodecPoint::new(COSTS[codec], RATIOS[codec]) })
@@ -426,7 +439,7 @@ mod tests {
                 let codec = pick.present().unwrap();
                 let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
                 pick.compressed(10_000, left as u64, (COSTS[codec] * 10_000.0) as u64);
-                if !pick.to_try(at(ms), Some(10.0 * MBIT), |_| true).is_empty() {
+                if !pick.due_trial(at(ms), Some(10.0 * MBIT), |_| true).is_empty() {
                     pick.tried(at(ms), &[], 40_000_000);
                     trials.push(ms);
                 }
@@ -445,12 +458,12 @@ mod tests {
     fn what_can_not_be_better_is_not_tried_nor_what_is_impossible_used() {
         let mut pick = pick();
         pick.compressed(200_000, 90_000, 800_000);
-        let list = pick.to_try(at(1), Some(200.0 * MBIT), |_| true);
+        let list = pick.due_trial(at(1), Some(200.0 * MBIT), |_| true);
         assert_eq!(list, [0, 1], "there is no time for the others");
         pick.tried(at(2), &[], 1);
         pick.compressed(200_000, 90_000, 800_000);
-        assert_eq!(pick.to_try(at(9_000), None, |_| true), [], "no rate is known");
-        assert_eq!(pick.to_try(at(9_000), Some(MBIT), |codec| codec < 2), [0, 1]);
+        assert_eq!(pick.due_trial(at(9_000), None, |_| true), [], "no rate is known");
+        assert_eq!(pick.due_trial(at(9_000), Some(MBIT), |codec| codec < 2), [0, 1]);
         let results = [0, 1, 4]
             .map(|codec| Tried { codec, point: CodecPoint::new(COSTS[codec], RATIOS[codec]) });
         pick.tried(at(9_001), &results, 1);
@@ -474,7 +487,7 @@ mod tests {
                 match kind {
                     0 | 1 => pick.compressed(a, b, took_ns.into()),
                     2 => {
-                        let list = pick.to_try(now, Some(x), |codec| codec != 3);
+                        let list = pick.due_trial(now, Some(x), |codec| codec != 3);
                         let point = CodecPoint::new(x / 1e6, a as f64 / 1e5);
                         let results: Vec<_> =
                             list.into_iter().map(|codec| Tried { codec, point }).collect();

@@ -203,13 +203,13 @@ impl Picking {
     }
 
     /// Returns the codecs that are to be tried now, and the length of a batch.
-    pub(super) fn to_try(
+    pub(super) fn due_trial(
         &mut self,
         now: Instant,
         rate: Option<Rate>,
         takes_models: bool,
     ) -> Option<(Vec<BatchCodec>, usize)> {
-        let list = self.pick.to_try(now, bytes_a_second(rate), possible(takes_models));
+        let list = self.pick.due_trial(now, bytes_a_second(rate), possible(takes_models));
         let batch_len = self.bytes / self.batches.max(1);
         (self.batches, self.bytes) = (0, 0);
         (!list.is_empty()).then_some((list, batch_len as usize))

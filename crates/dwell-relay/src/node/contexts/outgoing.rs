@@ -525,7 +525,7 @@ impl Outgoing {
                 && limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
             if self.trial.is_none()
                 && now >= self.may_try_at
-                && let Some((codecs, len)) = picking.to_try(now, self.rate, takes_models)
+                && let Some((codecs, len)) = picking.due_trial(now, self.rate, takes_models)
             {
                 self.trial = Some(CodecTrial::new(context.group, &encoder, len, codecs));
                 self.may_try_at = Instant::FAR_FUTURE;

@@ -237,7 +237,7 @@ impl Pair {
     /// Lets timers go off: gaps are given up, and reports come or don't.
     fn tend(&mut self, report_loss: f64) {
         // A link that is now thin, now fast: another codec is best.
-        let is_thin = self.now.as_ns() / (2 * SECOND_NS) % 2 == 0;
+        let is_thin = (self.now.as_ns() / (2 * SECOND_NS)).is_multiple_of(2);
         let rate = Rate::from_mbps(if is_thin { 1 } else { 2_000 });
         if let Some(mut trial) = self.outgoing.pick(self.now, Some(rate)) {
             trial.run_in_no_time();

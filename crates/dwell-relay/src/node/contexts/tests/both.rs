@@ -147,7 +147,7 @@ fn a_start_that_is_lost_does_not_end_the_context() {
 fn a_peer_that_cannot_begin_from_the_dictionary_is_sent_a_beginning_from_nothing() {
     let other = ContextDictionary::new(vec![7; 5_000]).map(Arc::new);
     for theirs in [None, other] {
-        let mut pair = Pair::new(11);
+        let mut pair = Pair::new(12);
         pair.outgoing.share(Some(dictionary()));
         pair.incoming.share(theirs);
         let mut begun = Vec::new();
