@@ -15,7 +15,7 @@ use super::bound::{Bound, CodecPoint};
 /// what measurements don't see.
 const CPU_SHARE: f64 = 0.7;
 /// Another codec has to carry so many times more.
-const GAIN_MIN: f64 = 1.05;
+const GAIN_MIN: f64 = 1.03;
 /// That has to be so for this long: what is measured varies.
 const BETTER_NS_MIN: u64 = SECOND_NS / 4;
 /// A codec is used for so long at least.

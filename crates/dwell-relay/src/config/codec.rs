@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use dwell_base::Rate;
 use dwell_codec::{CodecId, CodecSpec, PPM_ORDER_MAX, PPM_ORDER_MIN, PpmSpec};
 use toml::de::DeValue;
 
@@ -13,6 +14,9 @@ const BESIDE_MODELS: CodecSpec = CodecSpec { id: CodecId::Zstd, level: 6 };
 /// microseconds for each kilobyte, at either end. Headers side by side may be a little longer than in a row.
 const MODEL_BATCH_BYTES_MAX: u32 = 15 << 10;
 
+/// Models are picked for links up to this rate, in bits a second. On faster ones they lack the time, and long batches
+/// are cheaper.
+const MODEL_RATE_BPS_MAX: u64 = 30_000_000;
 /// The codec that is written for a picked one.
 const AUTO: &str = "auto";
 /// What has no context then is compressed with this.
@@ -81,9 +85,14 @@ impl PeerConfig {
         }
     }
 
-    /// Returns the most bytes of a batch.
-    pub(super) fn batch_bytes_max(&self) -> u32 {
-        let may_have_model = self.picks_codec || self.model_order.is_some();
-        if may_have_model { MODEL_BATCH_BYTES_MAX } else { u32::MAX }
+    /// Returns true if batches may have a model, on a link of this rate.
+    pub(crate) fn may_have_models(&self, rate: Option<Rate>) -> bool {
+        let is_thin = rate.is_some_and(|rate| rate.as_bps() <= MODEL_RATE_BPS_MAX);
+        self.model_order.is_some() || self.picks_codec && is_thin
+    }
+
+    /// Returns the most bytes of a batch, on a link of this rate.
+    pub(crate) fn batch_bytes_max(&self, rate: Option<Rate>) -> u32 {
+        if self.may_have_models(rate) { MODEL_BATCH_BYTES_MAX } else { u32::MAX }
     }
 }

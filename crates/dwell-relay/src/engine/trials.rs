@@ -11,8 +11,9 @@ use crate::io::clock::Clock;
 use crate::io::poller::Waker;
 use crate::node::CodecTrial;
 
-/// Of all priorities the lowest.
-const NICENESS: i32 = 19;
+/// Whatever serves packets comes first; but with the lowest priority of all nothing would ever be found where both
+/// are busy.
+const NICENESS: i32 = 10;
 
 /// The thread and the channels to it. It starts with the first trial.
 #[derive(Debug)]

@@ -35,7 +35,7 @@ const CANDIDATES: [(BatchCodec, f64); 9] = [
 ];
 /// Before anything was tried, by the link's rate in bits a second.
 const FIRST: [(u64, BatchCodec); 2] =
-    [(50_000_000, BatchCodec::Zstd(6)), (200_000_000, BatchCodec::Zstd(3))];
+    [(20_000_000, BatchCodec::Zstd(6)), (100_000_000, BatchCodec::Zstd(3))];
 const FIRST_OF_FAST: BatchCodec = BatchCodec::Zstd(1);
 /// Batches that can't have the model that was picked are compressed with this level.
 const LEVEL_WITHOUT_MODEL: i32 = 6;

@@ -45,8 +45,8 @@ pub(in crate::node) fn compress_in_context(
         picks: config.picks_codec,
         memory_log: config.model_memory_log,
     };
-    let has_models = wanted.picks || wanted.coder.model.is_some();
-    let len_max = if has_models { PPM_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
+    let may_have_models = config.may_have_models(peer.pacer.rate());
+    let len_max = if may_have_models { PPM_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
     let fits = (1..=len_max).contains(&batch.len());
     // Who enters must come out again.
     let crowded_out = peer.contexts.outgoing.counts.crowded_out;

@@ -93,7 +93,8 @@ impl Node {
         }
         let path = (peer.reports.recent_there(now), peer.rtt_ns);
         peer.contexts.review(now, peer.config.history_mode, path);
-        let trial = peer.contexts.outgoing.pick(now, peer.pacer.rate());
+        let (rate, takes_models) = (peer.pacer.rate(), peer.takes_models());
+        let trial = peer.contexts.outgoing.pick(now, rate, takes_models);
         if let Some(trial) = trial
             && let Some(done) = env.try_codecs(trial.of_peer(index, peer.generation))
         {

@@ -303,8 +303,9 @@ pub(crate) struct Outgoing {
     /// The peer decodes batches that stand alone, and they are what is wanted.
     takes_alone: bool,
     wanted: Mode,
-    /// The rate of the link, as far as it is known.
+    /// The rate of the link, as far as it is known, and whether batches are short enough for models.
     rate: Option<Rate>,
+    is_for_models: bool,
     /// What took the worker's processor so long, and took it in all, lately, in nanoseconds.
     busy_ns: (f64, f64),
     /// Codecs to be tried, and when there may be another trial: of all contexts together they take a small part
@@ -521,7 +522,8 @@ impl Outgoing {
         if let Some(picking) = context.picking.as_mut().filter(|_| is_batch) {
             picking.compressed(context.present.coder, left.lens, left.took_ns);
             let (mode, limits) = (self.wanted, self.limits);
-            let takes_models = mode == Mode::Running
+            let takes_models = self.is_for_models
+                && mode == Mode::Running
                 && limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
             if self.trial.is_none()
                 && now >= self.may_try_at
@@ -539,11 +541,16 @@ impl Outgoing {
     }
 
     /// Looks which codecs are best on a link of this rate, and returns a trial if there is to be one.
-    pub(super) fn pick(&mut self, now: Instant, rate: Option<Rate>) -> Option<CodecTrial> {
-        self.rate = rate;
+    pub(super) fn pick(
+        &mut self,
+        now: Instant,
+        rate: Option<Rate>,
+        is_for_models: bool,
+    ) -> Option<CodecTrial> {
+        (self.rate, self.is_for_models) = (rate, is_for_models);
         let (cpu_ns, all_ns) = self.busy_ns;
         let slowdown = if cpu_ns > 0.0 { all_ns / cpu_ns } else { 1.0 };
-        let runs = self.mode() == Mode::Running;
+        let runs = is_for_models && self.mode() == Mode::Running;
         let models = self.limits.and_then(|limits| limits.models).filter(|_| runs);
         let models = models.map_or(0, |models| usize::from(models.contexts));
         for (at, context) in self.contexts.iter_mut().enumerate() {

@@ -239,7 +239,7 @@ impl Pair {
         // A link that is now thin, now fast: another codec is best.
         let is_thin = (self.now.as_ns() / (2 * SECOND_NS)).is_multiple_of(2);
         let rate = Rate::from_mbps(if is_thin { 1 } else { 2_000 });
-        if let Some(mut trial) = self.outgoing.pick(self.now, Some(rate)) {
+        if let Some(mut trial) = self.outgoing.pick(self.now, Some(rate), is_thin) {
             trial.run_in_no_time();
             self.outgoing.tried(self.now, &trial);
         }
