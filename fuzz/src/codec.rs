@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use dwell_codec::{
     Base, CONTEXT_BATCH_LEN_MAX, CodecId, CodecSpec, Compressor, ContextDecoder, ContextDictionary,
     ContextEncoder, ContextSpec, DICTIONARIES_MAX, DecodeError, Decompressor, Dictionary,
-    DictionaryFile, HISTORY_LEN_MAX, PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec,
+    DictionaryFile, HISTORY_LEN_MAX, PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec, Source,
     context_bound, hash_of,
 };
 
@@ -439,8 +439,11 @@ impl ContextEnds {
     fn begin_from(&mut self, spec: ContextSpec, part: u8) {
         let most = CONTEXT_DICTIONARY.base(spec).len;
         let len = (most * u32::from(part) / 255).max(1);
-        self.encoder.begin_from(spec, &CONTEXT_DICTIONARY, len).expect("it has so much");
-        let begun = self.decoder.begin_from(spec.window_log, &CONTEXT_DICTIONARY, len);
+        self.encoder
+            .begin(spec, Source::Dictionary(&CONTEXT_DICTIONARY, len))
+            .expect("it has so much");
+        let begun =
+            self.decoder.begin(spec.window_log, Source::Dictionary(&CONTEXT_DICTIONARY, len));
         begun.expect("it is always possible");
         assert_eq!((self.encoder.offset(), self.decoder.offset()), (len.into(), len.into()));
         self.confirmed = len.into();

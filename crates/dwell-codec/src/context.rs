@@ -19,15 +19,19 @@ mod decoder;
 mod dictionary;
 mod encoder;
 mod ring;
+mod source;
 
 pub use decoder::{ContextDecoder, Placed};
 pub use dictionary::ContextDictionary;
 pub use encoder::ContextEncoder;
+pub use source::Source;
 
 use crate::HISTORY_LEN_MAX;
 use crate::error::CodecError;
+use crate::ffi::zstd::stream::Tables;
 use crate::id::CodecId;
 use crate::spec::CodecSpec;
+use crate::zstd::tables;
 
 /// The binary logarithm of the smallest window and ring of a context: 32 KiB.
 pub const CONTEXT_LOG_MIN: u8 = 15;
@@ -41,6 +45,10 @@ pub const CONTEXT_BASE_LEN_MAX: u32 = 1 << 20;
 pub const CONTEXT_ALONE_BASE_LEN_MAX: u32 = HISTORY_LEN_MAX as u32;
 /// The longest batch of a context, in bytes.
 pub const CONTEXT_BATCH_LEN_MAX: usize = 65_535;
+
+/// What zstd takes beside window and tables to encode, and beside the window to decode, in bytes.
+const BESIDE_TABLES_BYTES: u64 = 2 << 20;
+const BESIDE_WINDOW_BYTES: u64 = 1 << 19;
 
 /// The level and window of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +64,26 @@ impl ContextSpec {
     /// Returns the longest base that batches with this window can have if they stand alone, in bytes.
     pub const fn alone_base_len_max(self) -> u32 {
         alone_base_len_max(self.window_log)
+    }
+
+    /// Returns the most memory that an encoder takes with a ring as long as the window, in bytes: for the ring, the
+    /// bytes of a base, the window, zstd's tables, and what zstd has beside them. For an overview before it is
+    /// made, within some 2 MB.
+    pub fn encoder_bytes_max(self) -> u64 {
+        let Tables { hash_log, chain_log, strategy, .. } = tables(self);
+        let of_tables = match strategy {
+            // ZSTD_fast
+            1 => 4 << hash_log,
+            // ZSTD_greedy to ZSTD_lazy2 have a byte more for each entry, and no chains.
+            3..=5 => 5 << hash_log,
+            _ => (4 << hash_log) + (4 << chain_log),
+        };
+        bytes_of_window(self.window_log) + of_tables + BESIDE_TABLES_BYTES
+    }
+
+    /// Returns the most memory that a decoder takes with a ring as long as the window, likewise.
+    pub fn decoder_bytes_max(self) -> u64 {
+        bytes_of_window(self.window_log) + BESIDE_WINDOW_BYTES
     }
 
     /// Checks that there is such a level, and that the window is not larger than `1 << ring_log`
@@ -82,6 +110,14 @@ pub struct Base {
     pub len: u32,
 }
 
+/// The bytes of a ring, a window, and the longest base.
+const fn bytes_of_window(window_log: u8) -> u64 {
+    let window = 1_u64 << window_log;
+    let base =
+        if window < CONTEXT_BASE_LEN_MAX as u64 { window } else { CONTEXT_BASE_LEN_MAX as u64 };
+    2 * window + base
+}
+
 const fn alone_base_len_max(window_log: u8) -> u32 {
     let quarter = 1 << (window_log - 2);
     if quarter < CONTEXT_ALONE_BASE_LEN_MAX { quarter } else { CONTEXT_ALONE_BASE_LEN_MAX }
@@ -92,4 +128,39 @@ const fn alone_base_len_max(window_log: u8) -> u32 {
 /// the first batch of a generation begins with two bytes of its frame.
 pub const fn context_bound(len: usize) -> usize {
     2 + len + 3 * len.div_ceil(1 << CONTEXT_LOG_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_both_ends_is_what_it_is_said_to_be() {
+        for window_log in [15, 18, 20, 23] {
+            for level in [-5, 1, 3, 6, 9, 12, 15, 19] {
+                let spec = ContextSpec { level, window_log };
+                let mut encoder = ContextEncoder::new(spec, window_log).unwrap();
+                let mut decoder = ContextDecoder::new(window_log);
+                decoder.begin(window_log, Base::default()).unwrap();
+                let (mut out, mut back) = (Vec::new(), vec![0; 60_000]);
+                for turn in 0..2 * (1_usize << window_log) / 60_000 + 1 {
+                    out.clear();
+                    encoder.compress(&vec![turn as u8; 60_000], &mut out).unwrap();
+                    decoder.decode(&out, &mut back).unwrap();
+                }
+                let base = encoder.base_at(encoder.offset()).unwrap();
+                encoder.begin(spec, base).unwrap();
+                decoder.begin(window_log, base).unwrap();
+                out.clear();
+                encoder.compress(&back, &mut out).unwrap();
+                decoder.decode(&out, &mut back).unwrap();
+                for (took, most) in [
+                    (encoder.memory_bytes() as u64, spec.encoder_bytes_max()),
+                    (decoder.memory_bytes() as u64, spec.decoder_bytes_max()),
+                ] {
+                    assert!(took <= most && most - took < 3 << 20, "{spec:?}: {took}, {most}");
+                }
+            }
+        }
+    }
 }

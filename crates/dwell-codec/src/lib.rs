@@ -73,7 +73,7 @@ pub use compressor::Compressor;
 pub use context::{
     Base, CONTEXT_ALONE_BASE_LEN_MAX, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX,
     CONTEXT_LOG_MIN, ContextDecoder, ContextDictionary, ContextEncoder, ContextSpec, Placed,
-    context_bound,
+    Source, context_bound,
 };
 pub use decompressor::Decompressor;
 pub use dictionary::file::{

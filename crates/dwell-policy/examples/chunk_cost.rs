@@ -93,6 +93,7 @@ fn packet(id: usize, class: u8) -> Packet {
         flow: u64::from(class),
         group: 0,
         max_wait_ns,
+        batch_bytes_max: u32::MAX,
         looks_random: false,
         takes_mark: false,
         compressed: false,

@@ -67,6 +67,7 @@ fn step(port: &mut Port, id: u32, link: bool) {
         flow: u64::from(id % 64) << 32 | u64::from(id % 64),
         group: u64::from(id % 64),
         max_wait_ns: Packet::NEVER_HELD,
+        batch_bytes_max: u32::MAX,
         looks_random: false,
         takes_mark: false,
         compressed: false,

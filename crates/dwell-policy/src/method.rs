@@ -47,6 +47,9 @@
 //! assert_eq!(choice, Some(Choice::alone("fast")));
 //! ```
 //!
+//! What can't change its codec block by block, since each refers to all before it, picks one by the same
+//! programme: [`CodecPick`].
+//!
 //! Rates, costs and shares are floating-point numbers, and some take the machine's exponential
 //! function: on one machine the same events give the same decisions, on all of them nearly the same.
 //!
@@ -57,6 +60,7 @@ mod balance;
 mod bound;
 mod codecs;
 mod hull;
+mod pick;
 mod steering;
 mod switching;
 #[cfg(test)]
@@ -66,5 +70,6 @@ mod write_cost;
 pub use bound::{Bound, CodecPoint};
 pub use codecs::{Choice, Measured, Prior};
 pub use hull::Offer;
+pub use pick::{Assumed, CodecPick, Tried};
 pub use steering::{Rule, Steering};
 pub use write_cost::WriteCost;

@@ -90,6 +90,11 @@ pub struct Packet {
     /// The longest time that it may be held back to fill a frame, in nanoseconds: W of Sawabe et
     /// al. [`Packet::NEVER_HELD`] for a packet that goes at once.
     pub max_wait_ns: u64,
+    /// A batch with it has at most so many bytes, if others may be longer: of one that is not sent again any lost
+    /// piece loses all. Of a group, it should be the same for all packets. For schemes that queue by flow;
+    /// others have blocks of such a size in any case.
+    #[serde(default = "no_limit", skip_serializing_if = "is_no_limit")]
+    pub batch_bytes_max: u32,
     /// Its content looks random (encrypted or compressed). What is learned of such packets of a
     /// flow or class is kept apart from what is learned of the others, so that turns of one do not
     /// spoil the estimates of the other. False if nobody looked.
@@ -99,6 +104,14 @@ pub struct Packet {
     /// It is compressed already (by a node upstream) and must not be compressed again. It may be a block of
     /// several packets; here it counts as one.
     pub compressed: bool,
+}
+
+const fn no_limit() -> u32 {
+    u32::MAX
+}
+
+fn is_no_limit(batch_bytes_max: &u32) -> bool {
+    *batch_bytes_max == u32::MAX
 }
 
 impl Packet {
@@ -124,6 +137,7 @@ impl Packet {
             flow: id.0 as u64,
             group: id.0 as u64,
             max_wait_ns: Self::NEVER_HELD,
+            batch_bytes_max: u32::MAX,
             looks_random: false,
             takes_mark: false,
             compressed: false,

@@ -130,6 +130,7 @@ impl World {
             flow,
             group: 0,
             max_wait_ns,
+            batch_bytes_max: u32::MAX,
             looks_random: false,
             takes_mark: false,
             compressed: false,

@@ -131,6 +131,7 @@ impl World {
             flow: 1,
             group: 0,
             max_wait_ns: Packet::NEVER_HELD,
+            batch_bytes_max: u32::MAX,
             looks_random: false,
             takes_mark: false,
             compressed: false,

@@ -16,6 +16,7 @@ mod route_plan;
 mod routes;
 mod sockets;
 mod status;
+mod trials;
 mod worker;
 
 pub use detours::route_warnings;
@@ -48,6 +49,7 @@ use resolver::Resolver;
 use routes::{RouteCare, adopt_routes};
 use sockets::{addresses, narrow, peer_token, unsent};
 use status::StatusSocket;
+use trials::Trials;
 use worker::Worker;
 
 const TUN: Token = Token(0);
@@ -140,6 +142,7 @@ impl Engine {
         let signals = Signals::new().map_err(RunError::system("watch signals"))?;
         let resolver = Resolver::new(waker.clone());
         let worker = Worker::new(waker.clone());
+        let trials = Trials::new(waker.clone());
         let status = match &config.node.status {
             None => None,
             Some(path) => Some(StatusSocket::bind(path)?),
@@ -172,6 +175,7 @@ impl Engine {
             to_tun: TunWriteBatch::new(),
             written: TunCount::default(),
             worker,
+            trials,
             events: Vec::new(),
             tun_gone: false,
         };
@@ -502,6 +506,9 @@ impl Engine {
     }
 
     fn take_results(&mut self) {
+        while let Some(trial) = self.env.trials.finished() {
+            self.node.tried(Clock::now(), &trial);
+        }
         while let Some(mut job) = self.env.worker.finished() {
             if let Some(done) = job.in_context.take() {
                 let peer = done.ticket.peer;

@@ -43,7 +43,7 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-pub use contexts::ContextJob;
+pub use contexts::{CodecTrial, ContextJob};
 pub use diagnosis::{Parting, Unsent};
 pub use env::{CompressJob, Compression, Destination, Env, NodeEvent, Ticket};
 pub use pacer::{Pacer, Pacing};
@@ -325,7 +325,10 @@ impl Node {
                 return timers;
             }
             let ready_at = peer.pacer.ready_at();
-            let again = if peer.to_retransmit.is_empty() { Instant::FAR_FUTURE } else { ready_at };
+            // While others wait, what was lost with its context comes after them.
+            let is_lost = peer.contexts.outgoing.has_lost() && peer.port.is_empty();
+            let is_again = is_lost || !peer.to_retransmit.is_empty();
+            let again = if is_again { ready_at } else { Instant::FAR_FUTURE };
             // Either the link can't take a frame yet, or what waits is held back.
             let frame_at = peer.held_until.unwrap_or(ready_at);
             let frame = if peer.port.can_send() { frame_at } else { Instant::FAR_FUTURE };

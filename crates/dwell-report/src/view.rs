@@ -345,6 +345,9 @@ fn contexts(peer: &PeerStatus) -> String {
                 "{name}: generations begun: {reasons}; {cold} from nothing{from_dictionary}{with_models}"
             );
         }
+        if let Some(codecs) = counted(&tx.codecs) {
+            let _ = writeln!(out, "{name}: contexts by codec: {codecs}");
+        }
         if tx.alone_batches > 0 {
             let (alone, generations) = (tx.alone_batches, tx.acknowledged_generations);
             let (alone, generations) = (human::count(alone), human::count(generations));
@@ -353,6 +356,11 @@ fn contexts(peer: &PeerStatus) -> String {
                 out,
                 "{name}: of these, {alone} batches alone, in {generations} generations; now {mode}"
             );
+        }
+        if tx.encoded_again_packets > 0 {
+            let packets = human::count(tx.encoded_again_packets);
+            let _ =
+                writeln!(out, "{name}: lost with a generation and sent again: {packets} packets");
         }
         if let Some(reasons) = counted(&tx.without_context) {
             let _ = writeln!(out, "{name}: compressed without a context: {reasons}");
@@ -460,6 +468,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
             cold_starts: 1,
             dictionary_starts: 2,
             model_generations: 3,
+            codecs: [("ppm:6".to_owned(), 2)].into(),
             mode: "acknowledged".to_owned(),
             alone_batches: 1_100,
             acknowledged_generations: 2,
@@ -484,6 +493,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
 hub: dictionary d1c7100a of 32.0 kB: the peer has the same
 hub: contexts to it: 2, 5.0 MB; 1,200 batches of 4.0 MB became 1.0 MB (0.250)
 hub: generations begun: lost 3; 1 from nothing, 2 from the dictionary, 3 with a model
+hub: contexts by codec: ppm:6 2
 hub: of these, 1,100 batches alone, in 2 generations; now acknowledged
 hub: compressed without a context: none_free 7
 hub: contexts from it: 1, 1.5 MB; 900 batches; 4 gaps, 1 of them given up; waited p99 -

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dwell_codec::{
-    Base, CodecError, CodecId, CodecSpec, ContextDictionary, ContextEncoder, ContextSpec,
+    Base, CodecError, CodecId, CodecSpec, ContextDictionary, ContextEncoder, ContextSpec, Source,
 };
 
 /// The most contexts that are kept at a time, as in relays.
@@ -76,7 +76,7 @@ impl Contexts {
         match &self.dictionary {
             Some(dictionary) => {
                 let len = dictionary.base(self.spec).len;
-                encoder.begin_from(self.spec, dictionary, len)?;
+                encoder.begin(self.spec, Source::Dictionary(dictionary, len))?;
             }
             None => encoder.begin(self.spec, Base::default())?,
         }

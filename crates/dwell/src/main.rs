@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod descriptors;
 mod logging;
+mod memory;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::alone::AloneDecoder;
 use super::ring::Ring;
-use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextDictionary, alone_base_len_max};
+use super::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, Source, alone_base_len_max};
 use crate::error::DecodeError;
 use crate::ffi::zstd::Failure;
 use crate::ffi::zstd::stream::DecodingStream;
@@ -69,89 +69,58 @@ impl ContextDecoder {
         }
     }
 
-    /// Begins a generation: cuts the ring back to the base's offset. A cold start,
-    /// [`Base::default`], is always possible.
+    /// Begins a generation from bytes of the ring, which is cut back to their end, or from the end of a
+    /// dictionary, which is all that is in the ring then. A cold start, [`Base::default`](super::Base), is always
+    /// possible.
     ///
     /// # Errors
     /// [`DecodeError::Window`] or [`DecodeError::Base`] if the window is none that it takes, or the
-    /// base is longer than the window or not in the ring; [`DecodeError::OutOfMemory`]. The ring is
-    /// as it was then, and there is no generation.
-    pub fn begin(&mut self, window_log: u8, base: Base) -> Result<(), DecodeError> {
-        self.check(window_log)?;
-        if base.len > 1 << window_log || !self.ring.has(base) {
-            return Err(DecodeError::Base(base));
-        }
-        let (ring, stream) = (&self.ring, opened(&mut self.stream)?);
-        let begun = stream.begin(u32::from(window_log), |prefix| ring.read(base, prefix));
-        begun.map_err(|Failure(number)| reported(number))?;
-        self.model = None;
-        self.ring.cut(base);
-        self.runs();
-        Ok(())
-    }
-
-    /// Begins a generation from the last `len` bytes of a dictionary, which are all that is in the ring then.
-    ///
-    /// # Errors
-    /// As those of [`begin`](Self::begin), if `len` is zero, or more than the window or the dictionary has.
-    pub fn begin_from(
+    /// source is longer than the window, or is not there, or is nothing of a dictionary;
+    /// [`DecodeError::OutOfMemory`]. The ring is as it was then, and there is no generation.
+    pub fn begin<'a>(
         &mut self,
         window_log: u8,
-        dictionary: &ContextDictionary,
-        len: u32,
+        source: impl Into<Source<'a>>,
     ) -> Result<(), DecodeError> {
-        self.check(window_log)?;
-        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= 1 << window_log);
-        let bytes = bytes.ok_or(DecodeError::Base(Base { offset: len.into(), len }))?;
-        let stream = opened(&mut self.stream)?;
-        let begun = stream.begin(u32::from(window_log), |prefix| prefix.extend_from_slice(bytes));
+        self.is_live = false;
+        self.check_window(window_log)?;
+        let source = self.find(source.into(), 1 << window_log)?;
+        let (ring, stream) = (&self.ring, opened(&mut self.stream)?);
+        let begun = stream.begin(u32::from(window_log), |prefix| source.read(ring, prefix));
         begun.map_err(|Failure(number)| reported(number))?;
         self.model = None;
-        self.ring.begin_with(bytes);
+        source.cut(&mut self.ring);
         self.runs();
         Ok(())
     }
 
-    /// Begins a running generation of prediction by partial matching: cuts the ring back to the base's
-    /// offset, and learns the base's bytes, which takes as long as to decode them. What decodes zstd's running
+    /// Begins a running generation of prediction by partial matching, as [`begin`](Self::begin) does, and learns
+    /// the source's bytes, which takes as long as to decode them. What decodes zstd's running
     /// generations is given back. The caller has checked that the model's memory is not more
     /// than it offers.
     ///
     /// # Errors
-    /// [`DecodeError::Ppm`] or [`DecodeError::Base`] if there is no such model, or the base is longer than
-    /// [`PPM_PRIME_LEN_MAX`] or not in the ring. The ring is as it was then, and there is no generation.
-    pub fn begin_ppm(&mut self, spec: PpmSpec, base: Base) -> Result<(), DecodeError> {
+    /// [`DecodeError::Ppm`] or [`DecodeError::Base`] if there is no such model, or the source is longer than
+    /// [`PPM_PRIME_LEN_MAX`], or is not there, or is nothing of a dictionary. The ring is as it was then, and there
+    /// is no generation.
+    pub fn begin_ppm<'a>(
+        &mut self,
+        spec: PpmSpec,
+        source: impl Into<Source<'a>>,
+    ) -> Result<(), DecodeError> {
         self.is_live = false;
-        if base.len as usize > PPM_PRIME_LEN_MAX || !self.ring.has(base) {
-            return Err(DecodeError::Base(base));
-        }
+        let source = self.find(source.into(), PPM_PRIME_LEN_MAX as u32)?;
         let mut bytes = Vec::new();
-        self.ring.read(base, &mut bytes);
+        source.read(&self.ring, &mut bytes);
         self.learn(spec, &bytes)?;
-        self.ring.cut(base);
+        source.cut(&mut self.ring);
         self.runs();
         Ok(())
     }
 
-    /// Begins a running generation of prediction by partial matching from the last `len` bytes of a dictionary,
-    /// which are all that is in the ring then.
-    ///
-    /// # Errors
-    /// As those of [`begin_ppm`](Self::begin_ppm), if `len` is zero, or more than [`PPM_PRIME_LEN_MAX`] or the
-    /// dictionary has.
-    pub fn begin_ppm_from(
-        &mut self,
-        spec: PpmSpec,
-        dictionary: &ContextDictionary,
-        len: u32,
-    ) -> Result<(), DecodeError> {
-        self.is_live = false;
-        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= PPM_PRIME_LEN_MAX);
-        let bytes = bytes.ok_or(DecodeError::Base(Base { offset: len.into(), len }))?;
-        self.learn(spec, bytes)?;
-        self.ring.begin_with(bytes);
-        self.runs();
-        Ok(())
+    fn find<'a>(&self, source: Source<'a>, len_max: u32) -> Result<Source<'a>, DecodeError> {
+        let is_there = source.is_there(&self.ring, len_max);
+        if is_there { Ok(source) } else { Err(DecodeError::Base(source.base())) }
     }
 
     /// Begins with a model that knows these bytes only.
@@ -183,12 +152,6 @@ impl ContextDecoder {
         }
     }
 
-    /// Ends the generation, and checks the window of the next one.
-    fn check(&mut self, window_log: u8) -> Result<(), DecodeError> {
-        self.is_live = false;
-        self.check_window(window_log)
-    }
-
     fn check_window(&self, window_log: u8) -> Result<(), DecodeError> {
         if !(CONTEXT_LOG_MIN..=self.ring.log()).contains(&window_log) {
             return Err(DecodeError::Window { window_log, ring_log: self.ring.log() });
@@ -197,52 +160,27 @@ impl ContextDecoder {
     }
 
     /// Begins a generation whose batches stand alone. Unless the ring `keeps` what is beyond the base, it
-    /// is cut back to the base's offset. Batches of the generations before can yet be decoded: of the latest
-    /// few that stand alone, and of the running one until that is
+    /// is cut back to the base's offset; from a dictionary it keeps nothing. Batches of the generations before can
+    /// yet be decoded: of the latest few that stand alone, and of the running one until that is
     /// [forgotten](Self::forget_running).
     ///
     /// # Errors
-    /// As of [`begin`](Self::begin); nothing has changed then.
-    pub fn begin_alone(
+    /// As of [`begin`](Self::begin), with a shorter source; nothing has changed then.
+    pub fn begin_alone<'a>(
         &mut self,
         generation: u8,
-        (window_log, base): (u8, Base),
+        (window_log, source): (u8, impl Into<Source<'a>>),
         keeps: bool,
     ) -> Result<(), DecodeError> {
         self.check_window(window_log)?;
-        if base.len > alone_base_len_max(window_log) || !self.ring.has(base) {
-            return Err(DecodeError::Base(base));
-        }
+        let source = self.find(source.into(), alone_base_len_max(window_log))?;
         let alone = opened_alone(&mut self.alone)?;
-        if !keeps {
-            self.ring.cut(base);
+        if !keeps || matches!(source, Source::Dictionary(..)) {
+            source.cut(&mut self.ring);
             (self.cuts, self.fills) = (self.cuts + 1, true);
         }
-        let ring = &self.ring;
-        alone.begin(generation, (base.offset, self.cuts), |bytes| ring.read(base, bytes));
-        self.is_alone_idle = false;
-        Ok(())
-    }
-
-    /// Begins a generation whose batches stand alone, from the last `len` bytes of a dictionary, which are
-    /// all that is in the ring then.
-    ///
-    /// # Errors
-    /// As of [`begin_alone`](Self::begin_alone), if `len` is zero, or more than a base of this window or the
-    /// dictionary has; nothing has changed then.
-    pub fn begin_alone_from(
-        &mut self,
-        generation: u8,
-        window_log: u8,
-        (dictionary, len): (&ContextDictionary, u32),
-    ) -> Result<(), DecodeError> {
-        self.check_window(window_log)?;
-        let bytes = dictionary.end(len).filter(|_| len <= alone_base_len_max(window_log));
-        let bytes = bytes.ok_or(DecodeError::Base(Base { offset: len.into(), len }))?;
-        let alone = opened_alone(&mut self.alone)?;
-        self.ring.begin_with(bytes);
-        (self.cuts, self.fills) = (self.cuts + 1, true);
-        alone.begin(generation, (len.into(), self.cuts), |base| base.extend_from_slice(bytes));
+        let (ring, from) = (&self.ring, (source.base().offset, self.cuts));
+        alone.begin(generation, from, |bytes| source.read(ring, bytes));
         self.is_alone_idle = false;
         Ok(())
     }

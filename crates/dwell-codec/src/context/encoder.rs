@@ -5,7 +5,7 @@ use std::fmt;
 use super::ring::Ring;
 use super::{
     Base, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN,
-    ContextDictionary, ContextSpec, context_bound,
+    ContextSpec, Source, context_bound,
 };
 use crate::error::CodecError;
 use crate::ffi::zstd::stream::EncodingStream;
@@ -81,155 +81,92 @@ impl ContextEncoder {
         Ok(encoder)
     }
 
-    /// Begins a generation: cuts the ring back to the base's offset, and primes the codec with the
-    /// base's bytes. The work of priming is done by the first [`compress`](Self::compress).
+    /// Begins a generation from bytes of the ring, which is cut back to their end, or from the end of a
+    /// dictionary, which is all that is in the ring then, and primes the codec with them. The work of priming is
+    /// done by the first [`compress`](Self::compress).
     ///
-    /// The decoder must have the same bytes before this offset. It surely has them if it has
-    /// confirmed the offset in a generation of this encoder, and no generation since began before
-    /// that offset.
+    /// The decoder must have the same bytes. Those of the ring it surely has if it has confirmed their end in a
+    /// generation of this encoder, and no generation since began before that offset.
     ///
     /// # Errors
-    /// If there is no such level or window, or the base is longer than the window, or is not in the
-    /// ring: then nothing has changed. If zstd fails there is no generation until the next call.
-    pub fn begin(&mut self, spec: ContextSpec, base: Base) -> Result<(), CodecError> {
+    /// If there is no such level or window, or the source is longer than the window, or is not there, or is
+    /// nothing of a dictionary: then nothing has changed. If zstd fails there is no generation until the next call.
+    pub fn begin<'a>(
+        &mut self,
+        spec: ContextSpec,
+        source: impl Into<Source<'a>>,
+    ) -> Result<(), CodecError> {
         spec.check(self.ring.log())?;
-        if base.len > 1 << spec.window_log || !self.ring.has(base) {
-            return Err(CodecError::Base(base));
-        }
+        let source = self.find(source.into(), 1 << spec.window_log)?;
         self.is_live = false;
         let ring = &self.ring;
-        let begun = self.kind.running()?.begin(&tables(spec), |prefix| ring.read(base, prefix));
+        let begun = self.kind.running()?.begin(&tables(spec), |prefix| source.read(ring, prefix));
         begun.map_err(unexpected)?;
-        self.ring.cut(base);
+        source.cut(&mut self.ring);
         self.spec = spec;
         self.is_live = true;
         Ok(())
     }
 
-    /// Begins a generation whose batches stand alone, and primes the codec with the base's bytes; the
+    /// Begins a generation whose batches stand alone, and primes the codec with the source's bytes; the
     /// work of that is done by the first [`compress_alone`](Self::compress_alone). Unless the ring
-    /// `keeps` what is beyond the base, it is cut back to the base's offset.
+    /// `keeps` what is beyond the base, it is cut back to the base's offset; from a dictionary it keeps nothing.
     ///
-    /// The decoder must have the same bytes before this offset, as for [`begin`](Self::begin). The ring may
-    /// be kept only after another such generation.
+    /// The decoder must have the same bytes, as for [`begin`](Self::begin). The ring may be kept only after another
+    /// such generation.
     ///
     /// # Errors
     /// As of [`begin`](Self::begin), with [`ContextSpec::alone_base_len_max`] for the window; and
     /// [`CodecError::NoGeneration`] if there is nothing to keep.
-    pub fn begin_alone(
+    pub fn begin_alone<'a>(
         &mut self,
         spec: ContextSpec,
-        base: Base,
+        source: impl Into<Source<'a>>,
         keeps: bool,
     ) -> Result<(), CodecError> {
         spec.check(self.ring.log())?;
-        if base.len > spec.alone_base_len_max() || !self.ring.has(base) {
-            return Err(CodecError::Base(base));
-        }
+        let source = self.find(source.into(), spec.alone_base_len_max())?;
+        let keeps = keeps && matches!(source, Source::Ring(_));
         if keeps && (!self.is_live || !matches!(self.kind, Kind::Alone(_))) {
             return Err(CodecError::NoGeneration);
         }
         self.is_live = false;
         let ring = &self.ring;
-        self.kind.alone()?.prime(spec.level, |prefix| ring.read(base, prefix))?;
+        self.kind.alone()?.prime(spec.level, |prefix| source.read(ring, prefix))?;
         if !keeps {
-            self.ring.cut(base);
+            source.cut(&mut self.ring);
         }
         self.spec = spec;
         self.is_live = true;
         Ok(())
     }
 
-    /// Begins a running generation of prediction by partial matching: cuts the ring back to the base's offset,
-    /// and learns the base's bytes, which takes as long as to compress them. The model's memory is
+    /// Begins a running generation of prediction by partial matching, as [`begin`](Self::begin) does, and learns
+    /// the source's bytes, which takes as long as to compress them. The model's memory is
     /// kept for the next such generation, unless that has another model, or another codec comes between.
     ///
-    /// The decoder must have the same bytes before this offset, as for [`begin`](Self::begin).
-    ///
     /// # Errors
-    /// If there is no such model, or the base is longer than [`PPM_PRIME_LEN_MAX`], or is not in the ring: then
-    /// nothing has changed.
-    pub fn begin_ppm(&mut self, spec: PpmSpec, base: Base) -> Result<(), CodecError> {
-        spec.check()?;
-        if base.len as usize > PPM_PRIME_LEN_MAX || !self.ring.has(base) {
-            return Err(CodecError::Base(base));
-        }
-        self.is_live = false;
-        let mut bytes = Vec::new();
-        self.ring.read(base, &mut bytes);
-        self.kind.ppm(spec)?.prime(&bytes);
-        self.ring.cut(base);
-        self.is_live = true;
-        Ok(())
-    }
-
-    /// Begins a running generation of prediction by partial matching from the end of a dictionary, as
-    /// [`begin_from`](Self::begin_from) does.
-    ///
-    /// # Errors
-    /// If there is no such model, or `len` is zero, or more than [`PPM_PRIME_LEN_MAX`] or the dictionary has: then
-    /// nothing has changed.
-    pub fn begin_ppm_from(
+    /// If there is no such model, or the source is longer than [`PPM_PRIME_LEN_MAX`], or is not there, or is nothing
+    /// of a dictionary: then nothing has changed.
+    pub fn begin_ppm<'a>(
         &mut self,
         spec: PpmSpec,
-        dictionary: &ContextDictionary,
-        len: u32,
+        source: impl Into<Source<'a>>,
     ) -> Result<(), CodecError> {
         spec.check()?;
-        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= PPM_PRIME_LEN_MAX);
-        let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
+        let source = self.find(source.into(), PPM_PRIME_LEN_MAX as u32)?;
         self.is_live = false;
-        self.kind.ppm(spec)?.prime(bytes);
-        self.ring.begin_with(bytes);
+        let mut bytes = Vec::new();
+        source.read(&self.ring, &mut bytes);
+        self.kind.ppm(spec)?.prime(&bytes);
+        source.cut(&mut self.ring);
         self.is_live = true;
         Ok(())
     }
 
-    /// Begins a generation from the end of a dictionary, of which the decoder must have the same: `len`
-    /// bytes of it are all that is in the ring then, as if they had gone through.
-    ///
-    /// # Errors
-    /// If there is no such level or window, or `len` is zero, or more than the window or the dictionary
-    /// has: then nothing has changed. If zstd fails there is no generation until the next call.
-    pub fn begin_from(
-        &mut self,
-        spec: ContextSpec,
-        dictionary: &ContextDictionary,
-        len: u32,
-    ) -> Result<(), CodecError> {
-        spec.check(self.ring.log())?;
-        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= 1 << spec.window_log);
-        let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
-        self.is_live = false;
-        let stream = self.kind.running()?;
-        let begun = stream.begin(&tables(spec), |prefix| prefix.extend_from_slice(bytes));
-        begun.map_err(unexpected)?;
-        self.ring.begin_with(bytes);
-        self.spec = spec;
-        self.is_live = true;
-        Ok(())
-    }
-
-    /// Begins a generation whose batches stand alone, from the end of a dictionary, as
-    /// [`begin_from`](Self::begin_from) does.
-    ///
-    /// # Errors
-    /// As of that, with [`ContextSpec::alone_base_len_max`] for the window.
-    pub fn begin_alone_from(
-        &mut self,
-        spec: ContextSpec,
-        dictionary: &ContextDictionary,
-        len: u32,
-    ) -> Result<(), CodecError> {
-        spec.check(self.ring.log())?;
-        let bytes = dictionary.end(len).filter(|_| len <= spec.alone_base_len_max());
-        let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
-        self.is_live = false;
-        self.kind.alone()?.prime(spec.level, |prefix| prefix.extend_from_slice(bytes))?;
-        self.ring.begin_with(bytes);
-        self.spec = spec;
-        self.is_live = true;
-        Ok(())
+    fn find<'a>(&self, source: Source<'a>, len_max: u32) -> Result<Source<'a>, CodecError> {
+        let is_there = source.is_there(&self.ring, len_max);
+        if is_there { Ok(source) } else { Err(CodecError::Base(source.base())) }
     }
 
     /// Compresses a batch that stands alone, and appends the result to `out`, if it is smaller than the batch.
@@ -305,9 +242,29 @@ impl ContextEncoder {
         Ok(())
     }
 
+    /// Appends the `len` bytes that went through the context from `offset` on to `out`; false, and nothing
+    /// is appended, if they are not all in the ring any more, or were never there.
+    pub fn read(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> bool {
+        let Some(end) = offset.checked_add(len.into()) else { return false };
+        let bytes = Base { offset: end, len };
+        let is_there = self.ring.has(bytes);
+        if is_there && len > 0 {
+            self.ring.read(bytes, out);
+        }
+        is_there
+    }
+
     /// Returns the number of bytes that went through the context: the offset of the next one.
     pub fn offset(&self) -> u64 {
         self.ring.end()
+    }
+
+    /// Appends the latest bytes that went through the context to `out`, at most `len_max` and not more than
+    /// are in the ring.
+    pub fn latest(&self, len_max: usize, out: &mut Vec<u8>) {
+        let offset = self.ring.end();
+        let len = self.ring.len_before(offset).unwrap_or(0).min(len_max);
+        self.ring.read(Base { offset, len: len as u32 }, out);
     }
 
     /// Returns the level and window of the present generation, or of the latest that zstd had.

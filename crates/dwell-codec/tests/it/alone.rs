@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use dwell_base::Rng;
 use dwell_codec::{
     Base, CONTEXT_ALONE_BASE_LEN_MAX, CodecError, ContextDecoder, ContextDictionary,
-    ContextEncoder, ContextSpec, DecodeError, Placed,
+    ContextEncoder, ContextSpec, DecodeError, Placed, Source,
 };
 use proptest::prelude::*;
 
@@ -290,17 +290,23 @@ fn a_dictionary_is_the_base_of_the_first_batches_and_stays_in_the_ring() {
     let dictionary = ContextDictionary::new(text(50_000)).unwrap();
     for len in [0, 32_769, 50_001, u32::MAX] {
         let base = Base { offset: len.into(), len };
-        let from = (&dictionary, len);
+        let from = Source::Dictionary(&dictionary, len);
         assert_eq!(
-            ends.encoder.begin_alone_from(spec, &dictionary, len),
+            ends.encoder.begin_alone(spec, Source::Dictionary(&dictionary, len), false),
             Err(CodecError::Base(base))
         );
-        let begun = ends.decoder.begin_alone_from(1, RING_LOG, from);
+        let begun = ends.decoder.begin_alone(1, (RING_LOG, from), false);
         assert_eq!(begun, Err(DecodeError::Base(base)));
     }
-    assert!(ends.decoder.begin_alone_from(1, RING_LOG + 1, (&dictionary, 1)).is_err());
-    ends.encoder.begin_alone_from(spec, &dictionary, 20_000).unwrap();
-    ends.decoder.begin_alone_from(1, RING_LOG, (&dictionary, 20_000)).unwrap();
+    assert!(
+        ends.decoder
+            .begin_alone(1, (RING_LOG + 1, Source::Dictionary(&dictionary, 1)), false)
+            .is_err()
+    );
+    ends.encoder.begin_alone(spec, Source::Dictionary(&dictionary, 20_000), false).unwrap();
+    ends.decoder
+        .begin_alone(1, (RING_LOG, Source::Dictionary(&dictionary, 20_000)), false)
+        .unwrap();
     ends.begun.base = Base { offset: 20_000, len: 20_000 };
     ends.known = 1;
     assert_eq!((ends.encoder.offset(), ends.decoder.offset()), (20_000, 20_000));

@@ -2,7 +2,7 @@
 
 use dwell_codec::{
     Base, CONTEXT_BATCH_LEN_MAX, CodecError, CodecId, ContextDecoder, ContextDictionary,
-    ContextEncoder, ContextSpec, DecodeError, context_bound,
+    ContextEncoder, ContextSpec, DecodeError, Source, context_bound,
 };
 use proptest::prelude::*;
 
@@ -118,8 +118,8 @@ proptest! {
                 Op::FromDictionary(spec, part) => {
                     let most = dictionary.base(spec).len;
                     let len = (most * u32::from(part) / 255).max(1);
-                    encoder.begin_from(spec, &dictionary, len).unwrap();
-                    decoder.begin_from(spec.window_log, &dictionary, len).unwrap();
+                    encoder.begin(spec, Source::Dictionary(&dictionary, len)).unwrap();
+                    decoder.begin(spec.window_log, Source::Dictionary(&dictionary, len)).unwrap();
                     let offsets = (encoder.offset(), decoder.offset());
                     prop_assert_eq!(offsets, (len.into(), len.into()));
                     is_lost = false;
@@ -341,8 +341,8 @@ fn a_dictionary_is_what_went_before_the_first_batch() {
     let mut encoder = ContextEncoder::new(spec, 15).unwrap();
     let mut decoder = ContextDecoder::new(15);
     let cold = compress(&mut encoder, batch).len();
-    encoder.begin_from(spec, &dictionary, 5_000).unwrap();
-    decoder.begin_from(15, &dictionary, 5_000).unwrap();
+    encoder.begin(spec, Source::Dictionary(&dictionary, 5_000)).unwrap();
+    decoder.begin(15, Source::Dictionary(&dictionary, 5_000)).unwrap();
     let payload = compress(&mut encoder, batch);
     assert!(payload.len() < 30 && cold > 200, "{} {cold}", payload.len());
     assert_eq!(decode(&mut decoder, &payload, batch.len()).as_deref(), Ok(batch));
@@ -364,11 +364,20 @@ fn more_of_a_dictionary_than_there_is_or_the_window_holds_is_refused() {
     let mut decoder = ContextDecoder::new(16);
     for len in [0, 32_769, 50_000, 50_001, u32::MAX] {
         let base = Base { offset: len.into(), len };
-        assert_eq!(encoder.begin_from(spec, &dictionary, len), Err(CodecError::Base(base)));
-        assert_eq!(decoder.begin_from(15, &dictionary, len), Err(DecodeError::Base(base)));
+        assert_eq!(
+            encoder.begin(spec, Source::Dictionary(&dictionary, len)),
+            Err(CodecError::Base(base))
+        );
+        assert_eq!(
+            decoder.begin(15, Source::Dictionary(&dictionary, len)),
+            Err(DecodeError::Base(base))
+        );
     }
-    assert!(decoder.begin_from(17, &dictionary, 1).is_err(), "the window is too large");
-    assert_eq!(decoder.begin_from(16, &dictionary, 50_000), Ok(()));
+    assert!(
+        decoder.begin(17, Source::Dictionary(&dictionary, 1)).is_err(),
+        "the window is too large"
+    );
+    assert_eq!(decoder.begin(16, Source::Dictionary(&dictionary, 50_000)), Ok(()));
     // What is refused leaves the encoder as it was, and the decoder without a generation.
     assert_eq!(encoder.offset(), 0);
     assert!(!compress(&mut encoder, b"and so on").is_empty());
@@ -424,4 +433,26 @@ fn memory_is_bounded() {
         encoder.begin(spec, base).unwrap();
         decoder.begin(20, base).unwrap();
     }
+}
+
+#[test]
+fn what_went_through_can_be_read_while_it_is_in_the_ring() {
+    let spec = ContextSpec { level: 1, window_log: 15 };
+    let mut encoder = ContextEncoder::new(spec, 15).unwrap();
+    let all = text(50_000);
+    let mut out = Vec::new();
+    all.chunks(10_000).for_each(|batch| encoder.compress(batch, &mut out).unwrap());
+    let oldest = 50_000 - (1 << 15);
+    for (offset, len) in [(oldest, 10_000), (40_000, 10_000), (49_999, 1), (50_000, 0)] {
+        let mut bytes = Vec::new();
+        assert!(encoder.read(offset, len, &mut bytes), "{offset}");
+        assert_eq!(bytes, all[offset as usize..][..len as usize]);
+    }
+    let mut none = Vec::new();
+    let absent = [(oldest - 1, 10), (49_999, 2), (50_001, 0), (u64::MAX, 1), (0, u32::MAX)];
+    absent.iter().for_each(|&(offset, len)| assert!(!encoder.read(offset, len, &mut none)));
+    assert_eq!(none, []);
+    // A generation that begins further back cuts it.
+    encoder.begin(spec, encoder.base_at(40_000).unwrap()).unwrap();
+    assert!(encoder.read(39_000, 1_000, &mut none) && !encoder.read(40_000, 1_000, &mut none));
 }

@@ -2,7 +2,7 @@
 
 use dwell_codec::{
     Base, CodecError, CodecId, ContextDecoder, ContextDictionary, ContextEncoder, ContextSpec,
-    DecodeError, PPM_PRIME_LEN_MAX, PpmSpec,
+    DecodeError, PPM_PRIME_LEN_MAX, PpmSpec, Source,
 };
 
 use crate::common::text;
@@ -67,13 +67,13 @@ fn they_begin_from_dictionaries() {
     encoder.begin_ppm(PPM, Base::default()).unwrap();
     decoder.begin_ppm(PPM, Base::default()).unwrap();
     let cold = exchange(&mut encoder, &mut decoder, &text[10_000..11_000]);
-    encoder.begin_ppm_from(PPM, &dictionary, 10_000).unwrap();
-    decoder.begin_ppm_from(PPM, &dictionary, 10_000).unwrap();
+    encoder.begin_ppm(PPM, Source::Dictionary(&dictionary, 10_000)).unwrap();
+    decoder.begin_ppm(PPM, Source::Dictionary(&dictionary, 10_000)).unwrap();
     assert!(exchange(&mut encoder, &mut decoder, &text[10_000..11_000]) < cold);
     assert_eq!(encoder.offset(), 11_000);
     for len in [0, 10_001] {
-        assert!(encoder.begin_ppm_from(PPM, &dictionary, len).is_err());
-        assert!(decoder.begin_ppm_from(PPM, &dictionary, len).is_err());
+        assert!(encoder.begin_ppm(PPM, Source::Dictionary(&dictionary, len)).is_err());
+        assert!(decoder.begin_ppm(PPM, Source::Dictionary(&dictionary, len)).is_err());
     }
 }
 

@@ -41,6 +41,7 @@ fn packet(id: u32) -> Packet {
         flow: 7 << 40,
         group: 0,
         max_wait_ns: Packet::NEVER_HELD,
+        batch_bytes_max: u32::MAX,
         looks_random: false,
         takes_mark: false,
         compressed: false,

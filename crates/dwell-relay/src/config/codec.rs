@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use dwell_base::Rate;
 use dwell_codec::{CodecId, CodecSpec, PPM_ORDER_MAX, PPM_ORDER_MIN, PpmSpec};
 use toml::de::DeValue;
 
@@ -13,13 +14,24 @@ const BESIDE_MODELS: CodecSpec = CodecSpec { id: CodecId::Zstd, level: 6 };
 /// microseconds for each kilobyte, at either end. Headers side by side may be a little longer than in a row.
 const MODEL_BATCH_BYTES_MAX: u32 = 15 << 10;
 
-/// A codec of packets, or the order of a model for batches in contexts with the codec of all others.
+/// Models are picked for links up to this rate, in bits a second. On faster ones they lack the time, and long batches
+/// are cheaper.
+const MODEL_RATE_BPS_MAX: u64 = 30_000_000;
+/// The codec that is written for a picked one.
+const AUTO: &str = "auto";
+/// What has no context then is compressed with this.
+const BESIDE_PICKED: CodecSpec = CodecSpec { id: CodecId::Zstd, level: 1 };
+
+/// A codec of packets; or the order of a model for batches in contexts, or none for these, with the codec of
+/// all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codec {
-    /// The codec of what has no model.
+    /// The codec of what has no model, and is in no context whose codec is picked.
     pub spec: CodecSpec,
     /// The order of the models, if that is the codec: see [`PPM_ORDER_MIN`] and [`PPM_ORDER_MAX`].
     pub model_order: Option<u8>,
+    /// Contexts pick their codec.
+    pub picks: bool,
 }
 
 impl FromStr for Codec {
@@ -28,14 +40,18 @@ impl FromStr for Codec {
     /// Reads `lz4`, `zstd:6`, `ppm:6` and the like; an error is a sentence.
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
+        if text.eq_ignore_ascii_case(AUTO) {
+            return Ok(Self { spec: BESIDE_PICKED, model_order: None, picks: true });
+        }
         let (name, order) = match text.split_once(':') {
             Some((name, order)) => (name, Some(order)),
             None => (text, None),
         };
         let ppm = CodecId::Ppm.name();
         if !name.eq_ignore_ascii_case(ppm) {
-            let spec = text.parse().map_err(|error| format!("{error}; or \"{ppm}\""))?;
-            return Ok(Self { spec, model_order: None });
+            let spec = text.parse();
+            let spec = spec.map_err(|error| format!("{error}; or \"{ppm}\", or \"{AUTO}\""))?;
+            return Ok(Self { spec, model_order: None, picks: false });
         }
         let order = match order {
             None => Some(PpmSpec::default().order),
@@ -45,7 +61,7 @@ impl FromStr for Codec {
         let order = order.ok_or_else(|| {
             format!("\"{text}\" has no such order: it can be {PPM_ORDER_MIN} to {PPM_ORDER_MAX}")
         })?;
-        Ok(Self { spec: BESIDE_MODELS, model_order: Some(order) })
+        Ok(Self { spec: BESIDE_MODELS, model_order: Some(order), picks: false })
     }
 }
 
@@ -62,14 +78,21 @@ impl PeerConfig {
     /// Returns the codec as users write it.
     pub fn codec_name(&self) -> String {
         match self.model_order {
+            None if self.picks_codec => AUTO.to_owned(),
             None => self.codec.to_string(),
             Some(order) if order == PpmSpec::default().order => CodecId::Ppm.name().to_owned(),
             Some(order) => format!("{}:{order}", CodecId::Ppm),
         }
     }
 
-    /// Returns the most bytes of a batch.
-    pub(super) fn batch_bytes_max(&self) -> u32 {
-        if self.model_order.is_some() { MODEL_BATCH_BYTES_MAX } else { u32::MAX }
+    /// Returns true if batches may have a model, on a link of this rate.
+    pub(crate) fn may_have_models(&self, rate: Option<Rate>) -> bool {
+        let is_thin = rate.is_some_and(|rate| rate.as_bps() <= MODEL_RATE_BPS_MAX);
+        self.model_order.is_some() || self.picks_codec && is_thin
+    }
+
+    /// Returns the most bytes of a batch, on a link of this rate.
+    pub(crate) fn batch_bytes_max(&self, rate: Option<Rate>) -> u32 {
+        if self.may_have_models(rate) { MODEL_BATCH_BYTES_MAX } else { u32::MAX }
     }
 }

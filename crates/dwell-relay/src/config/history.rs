@@ -174,7 +174,7 @@ pub(super) fn scheme(
         Select::Waiting { gather, packets_max: 2.., bytes_max, .. }
         | Select::Slack { gather, bytes_max, .. } => {
             *gather = scope;
-            *bytes_max = config.batch_bytes_max().min(*bytes_max);
+            *bytes_max = config.batch_bytes_max(None).min(*bytes_max);
         }
         _ => {
             let packets = config.blocks.packets.map_or("", |_| " with block_packets");

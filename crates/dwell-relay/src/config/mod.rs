@@ -15,6 +15,7 @@ mod error;
 mod exceptions;
 mod history;
 mod load;
+mod memory;
 mod protection;
 mod public_key;
 mod read;
@@ -231,6 +232,8 @@ pub struct PeerConfig {
     pub codec: CodecSpec,
     /// The order of the models that batches in contexts are compressed with, if it is the codec ppm.
     pub model_order: Option<u8>,
+    /// True if contexts pick a codec by what it brings and costs.
+    pub picks_codec: bool,
     /// The rate of the link.
     pub rate: RateConfig,
     /// The limit of the queue.
@@ -457,6 +460,7 @@ impl PeerConfig {
             saving: SavingConfig::default(),
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },
             model_order: None,
+            picks_codec: false,
             rate: RateConfig::Auto,
             queue: QueueLimit::default(),
             link_overhead_bytes: 14,

@@ -463,7 +463,8 @@ impl PeerKeys {
         }
         set(&mut peer.model_memory_log, &self.model_memory_log);
         if let Some(codec) = &self.codec {
-            (peer.codec, peer.model_order) = (codec.value.spec, codec.value.model_order);
+            let codec::Codec { spec, model_order, picks } = codec.value;
+            (peer.codec, peer.model_order, peer.picks_codec) = (spec, model_order, picks);
         }
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;

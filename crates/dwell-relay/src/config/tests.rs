@@ -225,6 +225,7 @@ fn every_key_reaches_its_field() {
             blocks: BlockConfig { bytes: 4096, packets: Some(7), lead: 2 },
             codec: "lz4".parse().unwrap(),
             model_order: None,
+            picks_codec: false,
             rate: RateConfig::Fixed(Rate::from_mbps(10)),
             queue: QueueLimit {
                 packets: 3,
@@ -447,6 +448,30 @@ fn with_second(lines: &str) -> String {
 #[track_caller]
 fn warnings(text: &str) -> String {
     parse(text).unwrap().warnings().join("\n")
+}
+
+#[test]
+fn contexts_that_may_take_more_than_the_machine_has_are_a_warning() {
+    let warning = |text: &str, mib: u64| parse(text).unwrap().memory_warning(mib << 20);
+    let one = format!("{MINIMAL}scheme = \"auto\"\ncodec = \"zstd:3\"\n");
+    assert_eq!(warning(&one, 4 << 10), None);
+    let text = warning(&one, 128).unwrap();
+    assert!(text.starts_with("the contexts with \"hub\" may take up to 2"), "{text}");
+    assert!(text.contains("and this machine has 128 MiB: write contexts_max = "), "{text}");
+    // What it says helps, and no more would.
+    let (_, rest) = text.split_once("contexts_max = ").unwrap();
+    let contexts: u8 = rest.split_once(' ').unwrap().0.parse().unwrap();
+    assert_eq!(warning(&format!("{one}contexts_max = {contexts}"), 128), None);
+    assert!(warning(&format!("{one}contexts_max = {}", contexts + 1), 128).is_some());
+    // Of two peers there is one warning; without models and with small windows there is none.
+    let two = with_second("name = \"b\"\nprefixes = [\"10.9.0.0/16\"]\npsk_file = \"b\"\n");
+    let text = warning(&two, 256).unwrap();
+    assert!(text.starts_with("the contexts with 2 peers (with \""), "{text}");
+    let small = "contexts_max = 4\nmodels_max = 0\ncontext_window = \"128KiB\"\n";
+    assert_eq!(warning(&format!("{one}{small}"), 128), None);
+    let tiny = warning(&two, 1).unwrap();
+    assert!(tiny.contains("write contexts_max = 1 for each peer, and a smaller"), "{tiny}");
+    assert!(warning(&two, 0).is_some());
 }
 
 #[test]

@@ -9,11 +9,12 @@ use dwell_base::time::SECOND_NS;
 use dwell_codec::Compressor;
 
 use super::outbox::Outbox;
+use super::trials::Trials;
 use super::worker::{Job, Worker};
 use crate::io::clock::Clock;
 use crate::io::tun::{Tun, TunError, TunWriteBatch};
 use crate::io::udp::{SendOutcome, UdpPort};
-use crate::node::{CompressJob, Compression, ContextJob, Destination, Env, NodeEvent};
+use crate::node::{CodecTrial, CompressJob, Compression, ContextJob, Destination, Env, NodeEvent};
 
 /// A packet that is expected to take longer than this is compressed by the worker, so that the
 /// link and the other peers are served meanwhile. Below it the handover to the worker and back
@@ -143,6 +144,7 @@ pub(super) struct OsEnv {
     pub(super) to_tun: TunWriteBatch,
     pub(super) written: TunCount,
     pub(super) worker: Worker,
+    pub(super) trials: Trials,
     pub(super) events: Vec<NodeEvent>,
     pub(super) tun_gone: bool,
 }
@@ -221,6 +223,10 @@ impl Env for OsEnv {
         job.run();
         job.took_ns = Clock::now().since_ns(start);
         Some(job)
+    }
+
+    fn try_codecs(&mut self, trial: CodecTrial) -> Option<CodecTrial> {
+        self.trials.submit(trial)
     }
 
     fn datagram(&mut self, peer: usize) -> &mut [u8] {

@@ -131,9 +131,10 @@ impl Drop for Worker {
 }
 
 fn run(job: &mut ContextJob) {
-    let start = Clock::thread_cpu_ns();
+    let (start, began) = (Clock::thread_cpu_ns(), Clock::now());
     job.run();
     job.took_ns = Clock::thread_cpu_ns() - start;
+    job.elapsed_ns = Some(Clock::now().since_ns(began));
 }
 
 fn compress(compressors: &mut HashMap<CodecSpec, Result<Compressor, CodecError>>, job: &mut Job) {

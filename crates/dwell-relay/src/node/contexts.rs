@@ -4,15 +4,18 @@
 //!   has come with it.
 //! * [`choice`](Choice): whether batches refer to all before them, or to what the peer has confirmed.
 //! * [`bindings`](Bindings): which flows did so of late.
+//! * `again`: what was lost with a generation, and is encoded again.
 //! * [`incoming`](Incoming): what came, in the order of its numbers.
 //!
 //! These have neither packets nor sessions. What joins them with the node is in `entering` (batches on
 //! their way to the compressor and back), `numbering` (what a frame's records are) and `leaving` (from
 //! records to packets, and reports).
 
+mod again;
 mod begin;
 mod bindings;
 mod choice;
+mod codec;
 mod counts;
 mod entering;
 mod incoming;
@@ -40,6 +43,7 @@ use choice::{Choice, Mode};
 use incoming::Incoming;
 use outgoing::Outgoing;
 
+pub use codec::CodecTrial;
 pub(super) use entering::{compress_in_context, finish};
 pub(crate) use incoming::{GapWaits, Origin};
 pub use job::ContextJob;
@@ -50,6 +54,9 @@ const BOUND_NS_MIN: u64 = 200 * MILLI_NS;
 const BOUND_MARGIN_NS: u64 = 50 * MILLI_NS;
 /// Packets beside records of contexts are retransmitted like these for so long after them.
 const ACTIVE_NS_MIN: u64 = 1_000 * MILLI_NS;
+
+/// Contexts that can't go on begin again at most this often.
+const AGAIN_NS: u64 = 20_000 * MILLI_NS;
 
 /// The number and the size of the contexts of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +117,8 @@ pub(crate) struct Contexts {
     incarnation: u64,
     /// Those of both ends in the latest session.
     incarnations: Option<(u64, Option<u64>)>,
+    /// When they had to begin again though nothing else did.
+    began_again_at: Option<Instant>,
     choice: Choice,
     /// Which flows have a context of their own.
     pub(crate) flows: FlowHistories,
@@ -130,6 +139,7 @@ impl Contexts {
             limits,
             incarnation,
             incarnations: None,
+            began_again_at: None,
             choice: Choice::default(),
             flows: FlowHistories::new(0),
             dictionary: None,
@@ -145,6 +155,18 @@ impl Contexts {
             // The decoders of before are of other sizes.
             self.incarnation = self.incarnation.wrapping_add(1);
         }
+    }
+
+    /// Takes another incarnation if a context can't go on for want of reports: with the next session both ends
+    /// begin from nothing. True if that session is needed now.
+    pub(super) fn begins_again(&mut self, now: Instant) -> bool {
+        let was_lately = self.began_again_at.is_some_and(|at| now.since_ns(at) < AGAIN_NS);
+        if !self.outgoing.take_stuck() || was_lately {
+            return false;
+        }
+        self.began_again_at = Some(now);
+        self.incarnation = self.incarnation.wrapping_add(1);
+        true
     }
 
     /// The configuration has this scope now.

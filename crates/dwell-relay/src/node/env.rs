@@ -7,7 +7,7 @@ use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{JobId, PacketId};
 use dwell_report::status::Problem;
 
-use super::contexts::ContextJob;
+use super::contexts::{CodecTrial, ContextJob};
 use super::diagnosis::Parting;
 use super::problems::Finding;
 
@@ -99,6 +99,15 @@ pub trait Env {
     /// worker, and it comes back by
     /// [`Node::compressed_in_context`](super::Node::compressed_in_context).
     fn compress_in_context(&mut self, job: ContextJob) -> Option<ContextJob>;
+
+    /// Tries codecs by [`CodecTrial::run`] and gives the result back; or hands them to somebody who does it in time
+    /// that nobody else wants, and it comes back by [`Node::tried`](super::Node::tried).
+    ///
+    /// In virtual time, the default, it takes none.
+    fn try_codecs(&mut self, mut trial: CodecTrial) -> Option<CodecTrial> {
+        trial.run_in_no_time();
+        Some(trial)
+    }
 
     /// Room for the next datagram to this peer: at least 65,507 bytes.
     fn datagram(&mut self, peer: usize) -> &mut [u8];

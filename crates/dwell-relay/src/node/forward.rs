@@ -53,6 +53,7 @@ impl Node {
             flow: hasher.finish(),
             group: self.group_of_label(to, &carried.label),
             max_wait_ns: Packet::NEVER_HELD,
+            batch_bytes_max: u32::MAX,
             looks_random: false,
             takes_mark: false,
             compressed: true,

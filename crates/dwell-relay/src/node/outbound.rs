@@ -11,7 +11,7 @@ use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
 use super::compress::keep_compressed;
-use super::contexts::{ContextJob, finish};
+use super::contexts::{CodecTrial, ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::send_control;
@@ -63,6 +63,17 @@ impl Node {
         packet: &mut [u8],
         info: &PacketInfo,
     ) {
+        self.enqueue_as(env, index, packet, (info, false));
+    }
+
+    /// The same; it may have been sent before, and be lost.
+    pub(super) fn enqueue_as(
+        &mut self,
+        env: &mut impl Env,
+        index: usize,
+        packet: &mut [u8],
+        (info, again): (&PacketInfo, bool),
+    ) {
         let peer = &self.peers[index];
         if info.tcp_syn {
             clamp(packet, self.tun_mtu.min(peer.packet_max()));
@@ -70,7 +81,7 @@ impl Node {
         let class = class_of(&self.classes, info);
         let source = ClassKey::new(info.protocol, info.src_port);
         let destination = ClassKey::new(info.protocol, info.dst_port);
-        let treatment = treatment(&self.classes, class, info.flow_hash);
+        let treatment = Treatment { again, ..treatment(&self.classes, class, info.flow_hash) };
         let is_exempt = class.is_some_and(|class| !self.classes[class].compress);
         let looks_random = looks_random(&peer.port.config().scheme, packet, info);
         let group = self.group(index, info, &treatment);
@@ -92,6 +103,7 @@ impl Node {
             flow: info.flow_hash,
             group,
             max_wait_ns: peer.deadlines.deadline_ns(class),
+            batch_bytes_max: if treatment.once { peer.config.blocks.bytes } else { u32::MAX },
             looks_random,
             takes_mark: ecn::takes_mark(packet),
             compressed: false,
@@ -153,6 +165,14 @@ impl Node {
         let took_ns = job.took_ns;
         let outcome = finish(peer, job, &mut self.store, now);
         peer.port.handle(now, Event::Compressed { job: name, outcome, took_ns });
+    }
+
+    /// Codecs were tried, by a trial that [`Env::try_codecs`] gave to somebody.
+    pub fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+        let Some(peer) = self.peers.get_mut(trial.peer) else { return };
+        if !peer.removed && peer.generation == trial.generation {
+            peer.contexts.outgoing.tried(now, trial);
+        }
     }
 
     /// The socket refused a datagram that was flushed after [`Env::commit`].
@@ -295,6 +315,7 @@ fn treatment(classes: &[ClassConfig], class: Option<usize>, flow: u64) -> Treatm
         class: class.and_then(|class| u8::try_from(class).ok()),
         once: found.is_some_and(|class| !class.retransmit),
         alone: found.is_some_and(|class| class.history == Some(History::Off)),
+        again: false,
         flow,
     }
 }

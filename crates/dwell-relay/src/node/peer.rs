@@ -147,6 +147,8 @@ pub(crate) struct Peer {
     /// Records that carried packets: only they are worth a report, or two idle peers would
     /// report each other's reports for ever.
     pub(crate) data_records: u64,
+    /// The port gathers no longer batches than models can have.
+    has_short_batches: bool,
 }
 
 impl Peer {
@@ -213,6 +215,7 @@ impl Peer {
             reports: Reports::default(),
             records: 0,
             data_records: 0,
+            has_short_batches: false,
             config,
         };
         peer.listen_for_bottleneck();
@@ -252,6 +255,7 @@ impl Peer {
     }
 
     fn configure_port(&mut self) -> Result<(), ConfigError> {
+        self.has_short_batches = self.config.may_have_models(self.pacer.rate());
         let cut_bytes_max = self.cut_bytes_max();
         let config = &self.config;
         let mut scheme = if self.codec_accepted() { config.scheme } else { Scheme::none() };
@@ -271,6 +275,7 @@ impl Peer {
         {
             // Compressing what may not fit through the path would be for nothing.
             *bytes_max = (*bytes_max).min(u32::try_from(cut_bytes_max).unwrap_or(u32::MAX));
+            *bytes_max = (*bytes_max).min(config.batch_bytes_max(self.pacer.rate()));
         }
         let mut exceptions = config.exceptions.clone();
         exceptions.push(NEVER_COMPRESSED);
@@ -415,6 +420,12 @@ impl Peer {
         self.handshake.set_offer(offer(transit, self.contexts.offer()));
     }
 
+    /// The contexts begin from nothing, with another session.
+    pub(crate) fn renew_contexts(&mut self) {
+        self.set_transit(self.transit);
+        self.handshake.renew();
+    }
+
     /// Returns true if the peer forwards what is sent to it compressed.
     pub(crate) fn forwards(&self) -> bool {
         self.hello.is_some_and(|hello| hello.carries())
@@ -545,6 +556,16 @@ impl Peer {
     fn limit_retransmissions(&mut self) {
         let has_contexts = self.has_contexts() && self.contexts.outgoing.is_possible();
         self.retransmit_buffer.set_limits(has_contexts);
+    }
+
+    /// Returns true if batches can have models. Where they may or may not any more, since the link has another
+    /// rate, the port learns how long they may be.
+    pub(crate) fn takes_models(&mut self) -> bool {
+        let may_have_models = self.config.may_have_models(self.pacer.rate());
+        if may_have_models != self.has_short_batches {
+            self.refresh_port();
+        }
+        may_have_models
     }
 
     fn refresh_port(&mut self) {

@@ -24,6 +24,7 @@ impl Node {
     /// With a paced link a packet should be pumped before the next one arrives; without
     /// pacing, pumping after a batch lets its small packets share datagrams.
     pub fn pump(&mut self, env: &mut impl Env, index: usize) {
+        self.encode_again(env, index);
         let Self { peers, store, scratch, block, saturation, .. } = self;
         let peer = &mut peers[index];
         if peer.pacer.found().is_some() {

@@ -24,6 +24,8 @@ pub(crate) struct Treatment {
     pub(crate) once: bool,
     /// It refers to nothing that went before, and nothing to it.
     pub(crate) alone: bool,
+    /// It was sent before, in a generation that was lost: it is not encoded a third time.
+    pub(crate) again: bool,
     /// Its flow, as the core knows it.
     pub(crate) flow: u64,
 }
@@ -52,6 +54,8 @@ pub(crate) struct InContext {
     /// It is the first batch of its generation, or stands alone.
     pub(crate) start: Option<Start>,
     pub(crate) alone: Option<Alone>,
+    /// The offset of its first byte.
+    pub(crate) offset: u64,
     /// The bytes that were compressed: the packets one after another, or in columns.
     pub(crate) original_len: u16,
     pub(crate) is_columnar: bool,
@@ -179,7 +183,7 @@ mod tests {
     #[test]
     fn what_waits_keeps_its_class_when_others_take_its_index() {
         let mut store = Store::default();
-        let of = |class| Treatment { class, once: true, alone: false, flow: 0 };
+        let of = |class| Treatment { class, once: true, ..Treatment::default() };
         let ids = [Some(0), Some(1), Some(2), None].map(|class| store.insert(&[1], of(class)));
         // The first is gone, the other two changed places.
         store.reclass(&[None, Some(1), Some(0)]);

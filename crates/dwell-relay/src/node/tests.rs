@@ -1,5 +1,6 @@
 //! Nodes over hostile virtual networks, in virtual time.
 
+mod again;
 mod beyond;
 mod blocks;
 mod busy;

@@ -43,6 +43,14 @@ fn of_sending(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.counter("dwell_context_dictionary_starts_total", help, &out, f(tx.dictionary_starts));
     let help = "Generations of contexts with a model of the codec ppm.";
     page.counter("dwell_context_model_generations_total", help, &out, f(tx.model_generations));
+    let help = "Packets that were lost with a generation of a context, and sent once more.";
+    let label = [("peer", name)];
+    page.counter(
+        "dwell_context_encoded_again_packets_total",
+        help,
+        &label,
+        f(tx.encoded_again_packets),
+    );
     for (reason, &count) in &tx.generations {
         let help = "Generations of contexts begun, by the reason.";
         let labels = [("peer", name), ("reason", reason.as_str())];

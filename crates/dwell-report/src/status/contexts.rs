@@ -24,6 +24,8 @@ pub struct TxContexts {
     pub acknowledged_generations: u64,
     /// Of the generations, those with a model of the codec ppm.
     pub model_generations: u64,
+    /// The codecs in use, each with the number of contexts that have it.
+    pub codecs: BTreeMap<String, u64>,
     /// How batches refer to others now: `running`, or `acknowledged` (each alone, to what was confirmed).
     pub mode: String,
     /// Batches compressed in contexts.
@@ -38,6 +40,9 @@ pub struct TxContexts {
     pub bytes_out: u64,
     /// Batches whose generation ended before they were sent: their packets were sent uncompressed.
     pub undone_batches: u64,
+    /// Packets that were lost with their generation and were sent once more; they count again among
+    /// those that arrived and those that were sent.
+    pub encoded_again_packets: u64,
     /// Batches that were compressed without a context, by reason: all contexts were in use, or the
     /// next generation had to wait because those before were short.
     pub without_context: BTreeMap<String, u64>,

@@ -482,6 +482,7 @@ fn a_ports_accounts_become_a_record_that_balances() {
             looks_random: false,
             takes_mark: false,
             compressed: false,
+            batch_bytes_max: u32::MAX,
         };
         port.handle(Instant::ZERO, Event::Arrive(packet));
         while port.poll(Instant::ZERO).is_some() {}

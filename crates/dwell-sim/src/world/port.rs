@@ -220,6 +220,7 @@ impl World {
             source: CLASS,
             destination: CLASS,
             flow: flow_hash(packet.flow),
+            batch_bytes_max: u32::MAX,
             looks_random: false,
             takes_mark: false,
             compressed: packet.compressor != UNCOMPRESSED,

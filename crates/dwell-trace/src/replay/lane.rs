@@ -192,6 +192,7 @@ impl Lane {
             flow: packet.flow,
             group,
             max_wait_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
+            batch_bytes_max: u32::MAX,
             looks_random: packet.looks_random,
             takes_mark: false,
             compressed: false,

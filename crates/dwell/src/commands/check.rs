@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use dwell_cli::terminal;
 
+use crate::memory;
+
 const AFTER_HELP: &str = "\
 Examples:
   dwell check --sample > site-a.toml   a configuration to begin with
@@ -26,7 +28,8 @@ Exit codes:
 /// Read a configuration and report what is wrong with it
 ///
 /// Secrets that the configuration names are read too, so that their permissions are checked. The
-/// routes of this machine are checked for those that would lead packets past the tunnel.
+/// routes of this machine are checked for those that would lead packets past the tunnel, and its memory for what
+/// contexts may take.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Check {
@@ -36,7 +39,7 @@ pub(crate) struct Check {
     /// Print the result as JSON
     #[arg(long, conflicts_with = "sample")]
     json: bool,
-    /// Do not check the routes of this machine: the configuration is for another one
+    /// Do not check routes and memory of this machine: the configuration is for another one
     #[arg(long, conflicts_with = "sample")]
     no_routes: bool,
     /// Print a commented configuration with every key and its default value
@@ -54,6 +57,7 @@ impl Check {
         let mut warnings = result.as_ref().map_or_else(|_| Vec::new(), Config::warnings);
         if let (Ok(config), false) = (&result, self.no_routes) {
             warnings.extend(dwell_relay::route_warnings(config));
+            warnings.extend(config.memory_warning(memory::machine_bytes()));
         }
         if self.json {
             let mut json = serde_json::to_string_pretty(&Report::of(&result, warnings))?;

@@ -8,6 +8,7 @@ use dwell_relay::config::Config;
 use super::check;
 use crate::descriptors;
 use crate::logging::Logging;
+use crate::memory;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -47,7 +48,8 @@ impl Relay {
             }
         };
         logging.start(config.node.log)?;
-        for warning in config.warnings() {
+        let memory = config.memory_warning(memory::machine_bytes());
+        for warning in config.warnings().into_iter().chain(memory) {
             tracing::warn!("{warning}");
         }
         // Each peer has a socket.

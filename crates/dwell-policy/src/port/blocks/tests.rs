@@ -50,6 +50,7 @@ fn packet(id: u32, group: u64) -> Packet {
         flow: group << 32,
         group,
         max_wait_ns: Packet::NEVER_HELD,
+        batch_bytes_max: u32::MAX,
         looks_random: false,
         takes_mark: false,
         compressed: false,

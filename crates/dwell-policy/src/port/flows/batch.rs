@@ -53,7 +53,7 @@ impl Flows {
         if !self.may_try(common, at, key) {
             return Some(Choice::Raw(Bypass::BackOff));
         }
-        let most = self.batch_bytes_max(common, rate);
+        let most = self.batch_bytes_max(common, &entry, rate);
         let bytes = most.min(waiting_bytes).max(u64::from(entry.bytes));
         let has_cpu = common.cpu_share.allows(now);
         let ready = if has_cpu { in_time(common, key, (bytes, wait_bytes), rate) } else { 0 };
@@ -73,13 +73,13 @@ impl Flows {
         Some(if explores { Choice::Batch(bytes) } else { Choice::Raw(Bypass::NoTime) })
     }
 
-    /// The most bytes of a batch: what keeps the link for the time that it may, compressed as those
-    /// before it.
-    fn batch_bytes_max(&self, common: &Common, rate: Rate) -> u64 {
+    /// The most bytes of a batch that begins with this packet: what keeps the link for the time that it may,
+    /// compressed as those before it.
+    fn batch_bytes_max(&self, common: &Common, first: &Entry, rate: Rate) -> u64 {
         // A frame is as long as others wait in any case.
         let frame_bytes = u64::from(common.config.frame.units_bytes_max);
         let link_bytes = rate.bytes_in_ns(self.room.link_ns).max(frame_bytes);
-        self.batches.grow(link_bytes).min(u64::from(self.room.bytes))
+        self.batches.grow(link_bytes).min(self.room.bytes.min(first.batch_bytes_max).into())
     }
 
     /// When a batch of `bytes` is to be begun, if that is later: as long as it is not full and the
@@ -95,9 +95,13 @@ impl Flows {
         // What is gathered for the same frame keeps the link from nothing.
         let is_ahead = !(common.link_idle && self.held.gathers());
         let ready_bytes = if is_ahead { self.ready_bytes } else { 0 };
-        let is_full = self.lanes.bytes() >= self.batch_bytes_max(common, rate)
+        let first = self.lanes.peek(at)?;
+        let is_full = self.lanes.bytes() >= self.batch_bytes_max(common, first, rate)
             || self.lanes.packets() >= self.room.packets;
-        let (flow, class) = self.lanes.peek(at).filter(|_| !is_full)?.learned_as();
+        if is_full {
+            return None;
+        }
+        let (flow, class) = first.learned_as();
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let needed_ns = common.estimate(flow, class, bytes).cost_ns.saturating_add(LEAD_NS);
         let ahead_bytes = common.link.ahead_bytes + common.backlog_bytes(ready_bytes);
@@ -245,6 +249,7 @@ impl Flows {
     ) -> bool {
         let Some(entry) = self.first(common, now, at) else { return false };
         let is_first = members.is_empty();
+        let bytes_max = bytes_max.min(entry.batch_bytes_max.into());
         let fits =
             *bytes + u64::from(entry.bytes) <= bytes_max && members.len() < self.room.packets;
         let belongs = is_first || (fits && self.is_of_batch(at, members));

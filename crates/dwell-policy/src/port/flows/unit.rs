@@ -19,6 +19,8 @@ pub(super) struct Entry {
     pub(super) flow: u64,
     pub(super) group: u64,
     pub(super) arrived: Instant,
+    /// The most bytes of its batch.
+    pub(super) batch_bytes_max: u32,
     /// Why it is not compressed, if that is known already.
     pub(super) bypass: Option<Bypass>,
     pub(super) looks_random: bool,

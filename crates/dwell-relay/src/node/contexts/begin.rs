@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dwell_codec::{
     Base, CodecError, CodecId, ContextDictionary, ContextEncoder, ContextSpec, PPM_PRIME_LEN_MAX,
-    PpmSpec,
+    PpmSpec, Source,
 };
 use dwell_wire::{DictionaryName, Start, StartBase};
 
@@ -14,6 +14,16 @@ pub(super) struct Coder {
     pub(super) zstd: ContextSpec,
     /// A model in place of zstd, in running generations.
     pub(super) model: Option<PpmSpec>,
+}
+
+/// What is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// What batches are compressed with, ...
+    pub(super) coder: Coder,
+    /// ... unless it is picked, among models of this memory as well.
+    pub(super) picks: bool,
+    pub(super) memory_log: u8,
 }
 
 /// How the batches of a generation refer to others.
@@ -81,19 +91,14 @@ impl Generation {
     /// Begins the generation.
     pub(super) fn apply(&self, encoder: &mut ContextEncoder) -> Result<(), CodecError> {
         let Self { base, coder: Coder { zstd: spec, .. }, .. } = *self;
-        match (&self.dictionary, self.model(), self.kind) {
-            (Some(dictionary), Some(model), _) => {
-                encoder.begin_ppm_from(model, dictionary, base.len)
-            }
-            (None, Some(model), _) => encoder.begin_ppm(model, base),
-            (Some(dictionary), None, Kind::Running) => {
-                encoder.begin_from(spec, dictionary, base.len)
-            }
-            (Some(dictionary), None, Kind::Alone { .. }) => {
-                encoder.begin_alone_from(spec, dictionary, base.len)
-            }
-            (None, None, Kind::Running) => encoder.begin(spec, base),
-            (None, None, Kind::Alone { keeps }) => encoder.begin_alone(spec, base, keeps),
+        let source = match &self.dictionary {
+            Some(dictionary) => Source::Dictionary(dictionary, base.len),
+            None => Source::Ring(base),
+        };
+        match (self.model(), self.kind) {
+            (Some(model), _) => encoder.begin_ppm(model, source),
+            (None, Kind::Running) => encoder.begin(spec, source),
+            (None, Kind::Alone { keeps }) => encoder.begin_alone(spec, source, keeps),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Counters of contexts.
 
+use std::collections::BTreeMap;
+
 use dwell_report::Histogram;
 use dwell_report::status::{RxContexts, TxContexts};
 use dwell_wire::StartBase;
@@ -20,6 +22,8 @@ pub(super) enum Reason {
     Dropped,
     /// Level or window have changed.
     Reconfigured,
+    /// Another codec carries more.
+    Picked,
     /// The codec failed.
     Failed,
     /// The context was not used for long.
@@ -31,12 +35,13 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    const ALL: [(Self, &'static str); 9] = [
+    const ALL: [(Self, &'static str); 10] = [
         (Self::First, "first"),
         (Self::Lost, "lost"),
         (Self::Unsendable, "unsendable"),
         (Self::Dropped, "dropped"),
         (Self::Reconfigured, "reconfigured"),
+        (Self::Picked, "picked"),
         (Self::Failed, "failed"),
         (Self::Idle, "idle"),
         (Self::Switched, "switched"),
@@ -63,6 +68,8 @@ pub(super) struct OutgoingCounts {
     pub(super) bytes_out: u64,
     /// Batches whose generation ended before they were sent, so that their packets went raw.
     pub(super) undone: u64,
+    /// Packets of generations that were lost which were encoded a second time.
+    pub(super) encoded_again: u64,
     /// Batches that did without a context: all were in use, ...
     pub(super) crowded_out: u64,
     /// ... or the next generation had to wait.
@@ -106,12 +113,14 @@ impl OutgoingCounts {
             mode: mode.name().to_owned(),
             acknowledged_generations: self.acknowledged,
             model_generations: self.with_model,
+            codecs: BTreeMap::new(),
             batches: self.batches,
             alone_batches: self.alone,
             raw: self.raw,
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             undone_batches: self.undone,
+            encoded_again_packets: self.encoded_again,
             without_context: without.map(|(name, count)| (name.to_owned(), count)).into(),
             evicted: self.evicted,
             restarts: self.restarts,

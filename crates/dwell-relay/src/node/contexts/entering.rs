@@ -9,7 +9,7 @@ use dwell_wire::block::BLOCK_HEADER_LEN;
 use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
 
-use super::begin::{Coder, Kind};
+use super::begin::{Coder, Kind, Wanted};
 use super::job::{ContextJob, Made};
 use super::outgoing::{Entered, Left};
 use crate::node::env::{Env, Ticket};
@@ -40,12 +40,17 @@ pub(in crate::node) fn compress_in_context(
     let is_columnar = gather(packets, peer.config.columnar, &mut batch);
     let config = &peer.config;
     let zstd = ContextSpec { level: config.codec.level, window_log: config.context_window_log };
-    let coder = Coder { zstd, model: config.model() };
-    let len_max = coder.model.map_or(CONTEXT_BATCH_LEN_MAX, |_| PPM_RECORD_LEN_MAX);
+    let wanted = Wanted {
+        coder: Coder { zstd, model: config.model() },
+        picks: config.picks_codec,
+        memory_log: config.model_memory_log,
+    };
+    let may_have_models = config.may_have_models(peer.pacer.rate());
+    let len_max = if may_have_models { PPM_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
     let fits = (1..=len_max).contains(&batch.len());
     // Who enters must come out again.
     let crowded_out = peer.contexts.outgoing.counts.crowded_out;
-    let entered = fits.then(|| peer.contexts.outgoing.enter(now, group, coder)).flatten();
+    let entered = fits.then(|| peer.contexts.outgoing.enter(now, group, wanted)).flatten();
     if peer.contexts.outgoing.counts.crowded_out > crowded_out {
         peer.contexts.flows.crowded_out(now, group);
     }
@@ -63,6 +68,7 @@ pub(in crate::node) fn compress_in_context(
         ticket,
         cost_ns,
         took_ns,
+        elapsed_ns: None,
         group,
         context,
         epoch,
@@ -104,7 +110,13 @@ pub(in crate::node) fn finish(
         Made::Done if !(1..=len_max).contains(&job.out.len()) => Made::Failed,
         made => made,
     };
-    let left = Left { made, primed: job.primes(), took_ns: job.took_ns };
+    let left = Left {
+        made,
+        primed: job.primes(),
+        lens: (job.batch.len() as u64, job.out.len() as u64),
+        took_ns: job.took_ns,
+        elapsed_ns: job.elapsed_ns,
+    };
     let place = place_of(&job).filter(|_| made == Made::Done);
     let ContextJob { ticket, group, context, epoch, encoder, batch, out, .. } = job;
     let memory_bytes = encoder.memory_bytes();
@@ -145,6 +157,7 @@ fn place_of(job: &ContextJob) -> Option<InContext> {
         generation: generation.number,
         start: (job.begins || alone.is_some()).then(|| generation.start()),
         alone,
+        offset: job.offset,
         original_len: u16::try_from(job.batch.len()).ok()?,
         is_columnar: job.is_columnar,
     })

@@ -25,6 +25,8 @@ pub struct ContextJob {
     pub cost_ns: u64,
     /// The time that it took, in nanoseconds: whoever calls [`Self::run`] writes it down.
     pub took_ns: u64,
+    /// The time that passed meanwhile, in nanoseconds, if `took_ns` is only that of the processor.
+    pub elapsed_ns: Option<u64>,
     /// The group of its packets.
     pub(super) group: u64,
     /// The context, and the generations as [`Outgoing`](super::outgoing::Outgoing) names them.

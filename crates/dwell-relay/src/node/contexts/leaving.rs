@@ -88,8 +88,18 @@ impl Node {
     ) {
         let peer = &mut self.peers[index];
         peer.contexts.outgoing.expire(now);
+        if peer.contexts.begins_again(now) {
+            peer.renew_contexts();
+        }
         let path = (peer.reports.recent_there(now), peer.rtt_ns);
         peer.contexts.review(now, peer.config.history_mode, path);
+        let (rate, takes_models) = (peer.pacer.rate(), peer.takes_models());
+        let trial = peer.contexts.outgoing.pick(now, rate, takes_models);
+        if let Some(trial) = trial
+            && let Some(done) = env.try_codecs(trial.of_peer(index, peer.generation))
+        {
+            peer.contexts.outgoing.tried(now, &done);
+        }
         let waits = GapWaits::of(peer.rtt_ns);
         let reorder = &peer.reorder;
         let is_missing = |datagram| reorder.is_missing_before(datagram);

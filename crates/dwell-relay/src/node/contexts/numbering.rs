@@ -7,6 +7,7 @@ use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_RAW_HEADER_LEN, CONTEXT_STA
 use dwell_wire::record::{BLOCK_PACKETS_MAX, raw_record_len};
 use dwell_wire::{Alone, ContextBody, ContextRecord, context_record_len};
 
+use super::again::Again;
 use super::outgoing::Position;
 use super::{Contexts, bound_ns};
 use crate::node::peer::Peer;
@@ -89,9 +90,13 @@ pub(in crate::node) fn number_frame(
             continue;
         };
         if let Some(position) = contexts.outgoing.number_batch(now, &place) {
-            for id in std::iter::once(id).chain(of_batch) {
-                contexts.bindings.bind(now, store.treatment(id).flow, place.context);
+            let mut again = Again::default();
+            for (at, id) in std::iter::once(id).chain(of_batch).enumerate() {
+                let treatment = store.treatment(id);
+                contexts.bindings.bind(now, treatment.flow, place.context);
+                again.set(at, treatment.again);
             }
+            contexts.outgoing.keep_original(now, &place, again);
             let begins = place.start.is_some() && !position.is_confirmed;
             extra += if begins { CONTEXT_START_LEN } else { 0 };
             extra += if place.alone.is_some() { CONTEXT_ALONE_LEN } else { 0 };
@@ -138,4 +143,79 @@ fn raw(
         return CONTEXT_RAW_HEADER_LEN;
     }
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_base::time::{MILLI_NS, SECOND_NS};
+    use dwell_codec::ContextSpec;
+    use dwell_wire::ContextOffer;
+
+    use super::*;
+    use crate::node::contexts::Limits;
+    use crate::node::contexts::begin::{Coder, Wanted};
+    use crate::node::contexts::job::Made;
+    use crate::node::contexts::outgoing::{Entered, Left};
+    use crate::node::store::{InContext, Treatment};
+
+    const BOUND_NS: u64 = 200 * MILLI_NS;
+    const LIMITS: Limits = Limits { contexts: 1, ring_log: 15, models: None };
+    const FLOW: u64 = 7;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(SECOND_NS + ms * MILLI_NS)
+    }
+
+    /// Contexts with a flow that has gone through one of them now, in a batch that is on its way.
+    fn bound(now: Instant) -> Contexts {
+        let mut contexts = Contexts::new(LIMITS, 1);
+        let offer = ContextOffer { incarnation: 2, ..contexts.offer() };
+        contexts.begin_session(Instant::ZERO, Some(&offer));
+        let coder = Coder { zstd: ContextSpec { level: 1, window_log: 15 }, model: None };
+        let wanted = Wanted { coder, picks: false, memory_log: 20 };
+        let entered = contexts.outgoing.enter(now, 1, wanted).expect("a context");
+        let Entered { context, epoch, encoder, generation, .. } = entered;
+        let (lens, elapsed_ns) = ((1, 1), None);
+        let left = Left { made: Made::Done, primed: false, lens, took_ns: 1, elapsed_ns };
+        assert!(contexts.outgoing.leave(now, (context, epoch), encoder, left));
+        let place = InContext {
+            context,
+            epoch,
+            generation: generation.number,
+            start: Some(generation.start()),
+            alone: None,
+            offset: 0,
+            original_len: 1_000,
+            is_columnar: false,
+        };
+        assert!(contexts.outgoing.number_batch(now, &place).is_some());
+        contexts.bindings.bind(now, FLOW, context);
+        contexts
+    }
+
+    /// The times, of packets every 20 ms for a second, at which one keeps its place behind the batch.
+    fn in_context(is_sparse: bool, once: bool) -> Vec<u64> {
+        let (mut contexts, mut store) = (bound(at(0)), Store::default());
+        let mut items = Vec::new();
+        let id = store.insert(&[0x45; 20], Treatment { once, flow: FLOW, ..Treatment::default() });
+        let times = (20..1_000).step_by(20);
+        let has_place = |&ms: &u64| {
+            items.clear();
+            let when = (at(ms), BOUND_NS, is_sparse);
+            let extra = raw(&mut contexts, &store, when, (id, false), &mut items);
+            assert_eq!(extra > 0, items[0].position.is_some());
+            extra > 0
+        };
+        times.filter(has_place).collect()
+    }
+
+    /// A flow that sends little, but more often than reports come, would wait for what others lose as long as it
+    /// sends.
+    #[test]
+    fn packets_of_sparse_flows_do_not_bind_their_flow_again() {
+        assert_eq!(in_context(true, false), (20..200).step_by(20).collect::<Vec<_>>());
+        // Those of others do, while something is on its way.
+        assert_eq!(in_context(false, false).len(), 49);
+        assert_eq!(in_context(false, true), [0; 0]);
+    }
 }

@@ -9,15 +9,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
+use dwell_policy::method::CodecPick;
 use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
-use super::begin::{Coder, Generation, Kind};
+use super::again::{Again, LostBatch, LostBatches, Originals};
+use super::begin::{Coder, Generation, Kind, Wanted};
 use super::choice::Mode;
+use super::codec::{self, BatchCodec, CodecTrial, Picking};
 use super::counts::{OutgoingCounts, Reason};
 use super::job::Made;
 use crate::node::store::InContext;
@@ -50,6 +53,11 @@ const ADVANCE_PART: u64 = 4;
 /// A batch that stands alone is at most so far from its base: the format allows for twice that.
 const DISTANCE_MAX: u64 = 1 << 31;
 
+/// Trials of codecs take at most one part in so many of the time.
+const TRIALS_PART: u64 = 24;
+/// What took the worker how long is forgotten at this rate, batch by batch: the last fifty count.
+const BUSY_FADE: f64 = 0.98;
+
 /// The first number of a context.
 const NUMBER_MIN: u64 = 1;
 /// Numbers and generations beyond those that the peer has reported of; the format allows a few more.
@@ -57,6 +65,7 @@ const AHEAD_MAX: u64 = (1 << 14) - 1_024;
 const GENERATIONS_AHEAD_MAX: u64 = 100;
 /// From here on the peer would take them for earlier ones.
 const GENERATIONS_AHEAD_END: u64 = 127;
+const NUMBERS_AHEAD_END: u64 = (1 << 14) - 1;
 
 /// One context.
 #[derive(Debug)]
@@ -98,11 +107,15 @@ struct Context {
     dictionary_failed: bool,
     /// The datagrams and their records, in their order.
     in_flight: VecDeque<(u64, u64)>,
+    /// What may be encoded again if it is lost with the present generation.
+    originals: Originals,
     written_at: Instant,
     used_at: Instant,
     /// No generation begins before.
     pause_until: Instant,
     pause_ns: u64,
+    /// The choice of its codec, if none is configured.
+    picking: Option<Box<Picking>>,
 }
 
 impl Context {
@@ -130,10 +143,12 @@ impl Context {
             base_failed: false,
             dictionary_failed: false,
             in_flight: VecDeque::new(),
+            originals: Originals::default(),
             written_at: Instant::ZERO,
             used_at: Instant::ZERO,
             pause_until: Instant::ZERO,
             pause_ns: PAUSE_NS_MIN,
+            picking: None,
         }
     }
 
@@ -148,15 +163,28 @@ impl Context {
         let later = self.written_generation.saturating_sub(self.reported_generation);
         let is_much_later = later >= GENERATIONS_AHEAD_MAX;
         // Where nothing is on its way that the peer could report of, one more is a question.
-        (is_far || is_much_later) && self.is_in_flight(now) || later >= GENERATIONS_AHEAD_END
+        (is_far || is_much_later) && self.is_in_flight(now) || self.is_at_end()
+    }
+
+    /// True if nothing more can be sent before a report comes. As nothing is sent, there may be none: then all
+    /// contexts must begin again.
+    fn is_at_end(&self) -> bool {
+        let later = self.written_generation.saturating_sub(self.reported_generation);
+        let ahead = self.next_number - self.confirmed_number;
+        later >= GENERATIONS_AHEAD_END || ahead >= NUMBERS_AHEAD_END
+    }
+
+    /// Returns true if the peer has reported of the present generation: it keeps the bases of a few that stand
+    /// alone only, so that there must not be many others while something of an earlier one is missing.
+    fn is_present_known(&self) -> bool {
+        self.reported_generation == self.present.number
     }
 
     /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
     /// knows the present one, and has so much more that it is worth the time.
     fn advance(&self, now: Instant, encoder: &ContextEncoder, contexts: u64) -> Option<Base> {
-        let Generation { number, coder: Coder { zstd: spec, .. }, base: present, .. } =
-            self.present;
-        let is_known = self.present.is_alone() && self.reported_generation == number;
+        let Generation { coder: Coder { zstd: spec, .. }, base: present, .. } = self.present;
+        let is_known = self.present.is_alone() && self.is_present_known();
         let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns
             || now.since_ns(self.primed_at)
                 >= (PRIMING_PART_OF_ALL * contexts).saturating_mul(self.primed_ns);
@@ -201,11 +229,28 @@ impl Context {
     fn take_over(&mut self, group: u64) {
         (self.group, self.encoder) = (group, None);
         self.in_flight = VecDeque::new();
+        self.originals.forget();
         self.base_failed = false;
         self.ended = Some(Reason::First);
         self.confirmed_offset = 0;
         self.pause_until = Instant::ZERO;
         self.pause_ns = PAUSE_NS_MIN;
+        self.picking = None;
+    }
+
+    /// Returns what the next batch is to be compressed with.
+    fn coder(
+        &mut self,
+        rate: Option<Rate>,
+        other: Option<&CodecPick<BatchCodec>>,
+        wanted: Wanted,
+    ) -> Coder {
+        if !wanted.picks {
+            self.picking = None;
+            return wanted.coder;
+        }
+        let picking = self.picking.get_or_insert_with(|| Box::new(Picking::new(rate, other)));
+        picking.codec().coder(wanted.coder, wanted.memory_log)
     }
 }
 
@@ -228,7 +273,11 @@ pub(super) struct Left {
     pub(super) made: Made,
     /// The codec was primed for it.
     pub(super) primed: bool,
+    /// The lengths before and after, in bytes.
+    pub(super) lens: (u64, u64),
+    /// The time that it took, of the processor if a worker did it; and by the clock then.
     pub(super) took_ns: u64,
+    pub(super) elapsed_ns: Option<u64>,
 }
 
 /// The place of a record in a context.
@@ -254,6 +303,27 @@ pub(crate) struct Outgoing {
     /// The peer decodes batches that stand alone, and they are what is wanted.
     takes_alone: bool,
     wanted: Mode,
+    /// The rate of the link, as far as it is known, and whether batches are short enough for models.
+    rate: Option<Rate>,
+    is_for_models: bool,
+    /// What took the worker's processor so long, and took it in all, lately, in nanoseconds.
+    busy_ns: (f64, f64),
+    /// Codecs to be tried, and when there may be another trial: of all contexts together they take a small part
+    /// of the time.
+    trial: Option<CodecTrial>,
+    may_try_at: Instant,
+    /// What the latest trial has found.
+    pick: Option<CodecPick<BatchCodec>>,
+    /// Batches that were lost with their generations, and are to be encoded again.
+    lost: LostBatches,
+    /// One of them can't go on without a report, and none came for long.
+    is_stuck: bool,
+    /// No reports come.
+    #[cfg(test)]
+    pub(crate) is_deaf: bool,
+    /// Nothing is encoded again, to see what that is worth.
+    #[cfg(test)]
+    pub(crate) forgets_lost: bool,
     pub(super) counts: OutgoingCounts,
 }
 
@@ -310,6 +380,12 @@ impl Outgoing {
         self.counts.restarts += u64::from(!self.contexts.is_empty());
         self.contexts.clear();
         self.by_group.clear();
+        self.is_stuck = false;
+    }
+
+    /// Returns true if a context could not go on when it was last used; it may have had a report since.
+    pub(super) fn take_stuck(&mut self) -> bool {
+        std::mem::take(&mut self.is_stuck)
     }
 
     /// Returns the number of contexts that the peer takes.
@@ -324,24 +400,28 @@ impl Outgoing {
 
     /// Gives the encoder of the group's context to a batch that is about to be compressed; none if
     /// the batch must do without.
-    pub(super) fn enter(&mut self, now: Instant, group: u64, wanted: Coder) -> Option<Entered> {
+    pub(super) fn enter(&mut self, now: Instant, group: u64, wanted: Wanted) -> Option<Entered> {
         let limits = self.limits?;
-        let window_log = wanted.zstd.window_log.min(limits.ring_log);
-        let zstd = ContextSpec { window_log, ..wanted.zstd };
+        let Coder { zstd, .. } = wanted.coder;
+        let zstd = ContextSpec { window_log: zstd.window_log.min(limits.ring_log), ..zstd };
         let Some(at) = self.context_of(now, group, zstd, limits) else {
             self.counts.crowded_out += 1;
             return None;
         };
         let is_alone = self.mode() == Mode::Acknowledged;
-        let coder = Coder { zstd, model: limits.model(at, wanted.model) };
         let contexts = self.contexts.len() as u64;
         let context = &mut self.contexts[usize::from(at)];
         if context.is_out {
             return None;
         }
         context.used_at = now;
+        let Coder { zstd: ContextSpec { level, .. }, model } =
+            context.coder(self.rate, self.pick.as_ref(), wanted);
+        let zstd = ContextSpec { level, ..zstd };
+        let coder = Coder { zstd, model: limits.model(at, model).filter(|_| !is_alone) };
         context.review(now, coder, is_alone);
         let is_paused = context.ended.is_some() && now < context.pause_until;
+        self.is_stuck |= context.is_at_end() && !context.is_in_flight(now);
         if is_paused || context.is_ahead(now) {
             self.counts.paused += 1;
             return None;
@@ -422,21 +502,73 @@ impl Outgoing {
     pub(super) fn leave(
         &mut self,
         now: Instant,
-        (context, epoch): (u8, u64),
+        (at, epoch): (u8, u64),
         encoder: Box<ContextEncoder>,
         left: Left,
     ) -> bool {
-        let found = self.contexts.get_mut(usize::from(context));
+        let found = self.contexts.get_mut(usize::from(at));
         // All may have been forgotten meanwhile, and others be in its place.
         let Some(context) = found.filter(|it| it.epoch == epoch && it.is_out) else { return false };
         context.is_out = false;
         context.memory_bytes = encoder.memory_bytes();
-        context.encoder = Some(encoder);
+        context.originals.returned(&encoder, &mut self.lost);
         context.took(now, left.took_ns, left.primed);
+        if let Some(elapsed_ns) = left.elapsed_ns {
+            let (cpu_ns, all_ns) = &mut self.busy_ns;
+            *cpu_ns = BUSY_FADE * *cpu_ns + left.took_ns as f64;
+            *all_ns = BUSY_FADE * *all_ns + elapsed_ns as f64;
+        }
+        let is_batch = left.made == Made::Done && !left.primed;
+        if let Some(picking) = context.picking.as_mut().filter(|_| is_batch) {
+            picking.compressed(context.present.coder, left.lens, left.took_ns);
+            let (mode, limits) = (self.wanted, self.limits);
+            let takes_models = self.is_for_models
+                && mode == Mode::Running
+                && limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
+            if self.trial.is_none()
+                && now >= self.may_try_at
+                && let Some((codecs, len)) = picking.due_trial(now, self.rate, takes_models)
+            {
+                self.trial = Some(CodecTrial::new(context.group, &encoder, len, codecs));
+                self.may_try_at = Instant::FAR_FUTURE;
+            }
+        }
+        context.encoder = Some(encoder);
         if left.made == Made::Failed {
             context.end(now, Reason::Failed);
         }
         context.ended.is_none()
+    }
+
+    /// Looks which codecs are best on a link of this rate, and returns a trial if there is to be one.
+    pub(super) fn pick(
+        &mut self,
+        now: Instant,
+        rate: Option<Rate>,
+        is_for_models: bool,
+    ) -> Option<CodecTrial> {
+        (self.rate, self.is_for_models) = (rate, is_for_models);
+        let (cpu_ns, all_ns) = self.busy_ns;
+        let slowdown = if cpu_ns > 0.0 { all_ns / cpu_ns } else { 1.0 };
+        let runs = is_for_models && self.mode() == Mode::Running;
+        let models = self.limits.and_then(|limits| limits.models).filter(|_| runs);
+        let models = models.map_or(0, |models| usize::from(models.contexts));
+        for (at, context) in self.contexts.iter_mut().enumerate() {
+            if let Some(picking) = &mut context.picking {
+                picking.review(now, rate, at < models, slowdown);
+            }
+        }
+        self.trial.take()
+    }
+
+    /// Codecs were tried.
+    pub(in crate::node) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+        self.may_try_at = now + TRIALS_PART * trial.took_ns;
+        let at = self.by_group.get(&trial.group).map(|&at| usize::from(at));
+        let context = at.and_then(|at| self.contexts.get_mut(at));
+        if let Some(picking) = context.and_then(|it| it.picking.as_mut()) {
+            self.pick = Some(picking.tried(now, trial).clone());
+        }
     }
 
     /// The next number of the context for a batch; none if its generation has ended.
@@ -492,10 +624,15 @@ impl Outgoing {
     /// Ends all generations: the queue was dropped, and batches perhaps with it.
     pub(crate) fn dropped(&mut self, now: Instant) {
         self.contexts.iter_mut().for_each(|context| context.end(now, Reason::Dropped));
+        self.lost.clear();
     }
 
     /// The peer says what it has of a context.
     pub(crate) fn report(&mut self, now: Instant, report: &ContextReport) {
+        #[cfg(test)]
+        if self.is_deaf {
+            return;
+        }
         let Some(context) = self.contexts.get_mut(usize::from(report.context)) else { return };
         if report.next_number > context.next_number {
             self.counts.false_reports += 1; // that was never sent
@@ -517,9 +654,39 @@ impl Outgoing {
         if context.written_generation == context.present.number {
             context.confirm_offset(report);
             if report.is_lost {
+                let encoder = context.encoder.as_deref();
+                context.originals.lose(report.ring_offset, encoder, &mut self.lost);
                 context.end(now, Reason::Lost);
+            } else {
+                context.originals.confirm(report.ring_offset);
             }
         }
+    }
+
+    /// A batch is written, with some packets that were lost before: it may be lost as well.
+    pub(super) fn keep_original(&mut self, now: Instant, place: &InContext, again: Again) {
+        if let Some(context) = self.contexts.get_mut(usize::from(place.context)) {
+            context.originals.keep(now, place, again);
+        }
+    }
+
+    /// Returns true if there are batches to be encoded again.
+    pub(crate) fn has_lost(&self) -> bool {
+        #[cfg(test)]
+        if self.forgets_lost {
+            return false;
+        }
+        !self.lost.is_empty()
+    }
+
+    /// Takes the first of them.
+    pub(super) fn take_lost(&mut self) -> Option<LostBatch> {
+        self.lost.pop()
+    }
+
+    /// Nobody is there to decode them.
+    pub(super) fn forget_lost(&mut self) {
+        self.lost.clear();
     }
 
     /// Returns true if something went through a context less than so long ago.
@@ -537,6 +704,7 @@ impl Outgoing {
             if context.encoder.is_some() && now.since_ns(sent_at) > IDLE_NS {
                 (context.encoder, context.ended) = (None, Some(Reason::Idle));
                 context.in_flight = VecDeque::new();
+                context.originals.forget();
             }
         }
     }
@@ -552,7 +720,9 @@ impl Outgoing {
         if self.contexts.is_empty() && self.counts.is_nothing() {
             return TxContexts::default();
         }
-        self.counts.status(self.mode(), (open, bytes))
+        let used = self.contexts.iter().filter(|it| it.present.number > 0);
+        let codecs = codec::count(used.map(|it| it.present.coder));
+        TxContexts { codecs, ..self.counts.status(self.mode(), (open, bytes)) }
     }
 }
 
@@ -569,8 +739,10 @@ impl Context {
         }
         if self.present.is_alone() != is_alone {
             self.ended = Some(Reason::Switched);
-        } else if self.present.coder != coder {
+        } else if self.present.coder != coder && self.picking.is_none() {
             self.ended = Some(Reason::Reconfigured);
+        } else if self.present.coder != coder && (!is_alone || self.is_present_known()) {
+            self.ended = Some(Reason::Picked);
         } else if is_far {
             self.end(now, Reason::Unsendable);
         }

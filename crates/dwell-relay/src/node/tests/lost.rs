@@ -263,6 +263,24 @@ fn a_class_may_be_sent_once_only() {
     }
 }
 
+/// Of a batch that is sent once any lost piece loses all: so it is no longer than a block, as for a peer to whom
+/// nothing is sent again.
+#[test]
+fn what_is_sent_once_only_is_in_small_batches() {
+    for (retransmit, is_small) in [(false, true), (true, false)] {
+        let lines = format!(
+            "scheme = \"auto\"\nhistory = \"off\"\n[[class]]\nname = \"live\"\n\
+             ports = [\"udp/1000-1019\"]\nretransmit = {retransmit}\n"
+        );
+        let net = run(&lines, &good_link(), 6);
+        for side in [0, 1] {
+            let longest = net.end(side).env.compressed_bytes_max;
+            assert_eq!(longest <= 8 << 10, is_small, "{longest}");
+            assert!(net.end(side).peer().rx.blocks > 10);
+        }
+    }
+}
+
 /// A block that leaves no room for the mark of a repeat was not kept, though it said so.
 #[test]
 fn every_datagram_with_a_block_can_be_sent_again() {

@@ -2,7 +2,9 @@
 
 use dwell_base::time::{MICRO_NS, MILLI_NS};
 
-use super::contexts::{assert_sound, is_damaged, lost_of_thousand, pair_of, peers, run};
+use super::contexts::{
+    assert_sound, is_damaged, lost_of_thousand, pair_of, pair_of_rate, peers, run,
+};
 use super::harness::*;
 
 const PPM: &str = "scheme = \"auto\"\ncodec = \"ppm\"\nmodel_memory = \"1MiB\"";
@@ -94,6 +96,29 @@ fn another_codec_begins_another_generation_and_loses_nothing() {
     assert_eq!(lost_of_thousand(&net), 0);
     let tx = net.end(0).peer().tx.contexts;
     assert_eq!((tx.generations["reconfigured"], tx.model_generations), (2 * 3, 2 * 3), "{tx:?}");
+}
+
+/// Nobody has configured a codec: each context has the one that is best for the rate, and nothing is lost
+/// when that changes.
+#[test]
+fn contexts_pick_the_codec_that_carries_most() {
+    let auto =
+        |more: &str| format!("scheme = \"auto\"\ncodec = \"auto\"\nmodel_memory = \"1MiB\"{more}");
+    for (rate, models, wanted) in
+        [("1mbit", "", "ppm:"), ("1mbit", "\nmodels_max = 0", "zstd:15"), ("900mbit", "", "zstd:1")]
+    {
+        let mut net = pair_of_rate([&auto(""), &auto(models)], rate, &good_link(), 5);
+        net.run_to(2_000);
+        net.start_sources(2_000, 24_000, 250 * MICRO_NS);
+        net.run_to(20_000);
+        assert_sound(&net);
+        net.assert_flows_in_order();
+        assert_eq!(lost_of_thousand(&net), 0);
+        let tx = net.end(0).peer().tx.contexts;
+        let is_wanted = |name: &String| name.starts_with(wanted);
+        assert!(tx.codecs.keys().any(is_wanted), "{rate}: {:?}", tx.codecs);
+        assert_eq!(net.end(0).peer().codec, "auto");
+    }
 }
 
 /// Where the path loses too much for batches that refer to all before them, zstd's stand alone; and models

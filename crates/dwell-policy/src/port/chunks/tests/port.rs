@@ -37,6 +37,7 @@ fn packet(id: u32, bytes: u32, flow: usize) -> Packet {
         flow: flow as u64,
         group: 0,
         max_wait_ns: HOLDS_US[flow] * MICRO_NS,
+        batch_bytes_max: u32::MAX,
         looks_random: false,
         takes_mark: false,
         compressed: false,

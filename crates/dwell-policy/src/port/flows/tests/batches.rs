@@ -395,3 +395,29 @@ fn what_does_not_shrink_leaves_nothing_behind() {
     let crate::port::Store::Flows(flows) = &port.store else { panic!("another store") };
     assert!(flows.spare.len() < 10, "{}", flows.spare.len());
 }
+
+/// Of what is sent once any lost piece of a batch loses all of it.
+#[test]
+fn packets_may_limit_their_batches() {
+    let mut port = port(1_000);
+    for id in 0..200 {
+        // Those of the second flow are of another group.
+        let (flow, batch_bytes_max) = if id % 2 == 0 { (1, u32::MAX) } else { (200, 8 << 10) };
+        arrive(&mut port, at(0), Packet { batch_bytes_max, ..packet(id, flow, 1_400) });
+    }
+    let mut sizes = [Vec::new(), Vec::new()];
+    while sizes.iter().map(Vec::len).sum::<usize>() < 12 {
+        match ask(&mut port, at(0)) {
+            Some(Wanted::CompressBatch) => {
+                sizes[port.batch()[0].0 as usize % 2].push(port.batch().len());
+                done(&mut port, 1_000);
+            }
+            Some(_) => (),
+            None => ready(&mut port, at(0)),
+        }
+    }
+    // The first ones are short, so that the link has something; five packets of 1,400 bytes are less than 8 KiB.
+    assert!(sizes.iter().all(|sizes| sizes.len() > 2), "{sizes:?}");
+    assert!(sizes[0][1..].iter().all(|&packets| packets > 5), "{sizes:?}");
+    assert!(sizes[1][1..].iter().all(|&packets| packets == 5), "{sizes:?}");
+}

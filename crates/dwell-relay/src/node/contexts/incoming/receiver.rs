@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed, PpmSpec};
+use dwell_codec::{
+    Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed, PpmSpec, Source,
+};
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
 use super::{GapWaits, Limits, Origin, WAIT_NS_MAX};
@@ -109,6 +111,16 @@ impl<'a> Here<'a> {
     /// with other bytes.
     fn dictionary(&self, name: u64) -> Option<&'a ContextDictionary> {
         self.dictionary.filter(|dictionary| name_of(dictionary).short() == name)
+    }
+
+    /// Returns where a generation's base is; none if that is in a dictionary that is not here.
+    fn source(&self, base: StartBase) -> Option<Source<'a>> {
+        match base {
+            StartBase::Ring { offset, len } => Some(Source::Ring(Base { offset, len })),
+            StartBase::Dictionary { name, len } => {
+                Some(Source::Dictionary(self.dictionary(name)?, len))
+            }
+        }
     }
 
     /// Returns the model that a generation names, if there is memory for it.
@@ -421,13 +433,16 @@ impl Receiver {
     ) {
         self.generation = Some(generation);
         (self.running, self.alone) = (self.generation, None);
-        let has_begun = if start.codec == CodecId::Zstd as u8 {
-            self.begin_zstd(start, here)
-        } else if start.codec == CodecId::Ppm as u8 {
-            here.model(context, start).is_some_and(|model| self.begin_ppm(model, start.base, here))
-        } else {
-            false
-        };
+        let has_begun = here.source(start.base).is_some_and(|source| {
+            if start.codec == CodecId::Zstd as u8 {
+                self.decoder.begin(start.window_log, source).is_ok()
+            } else if start.codec == CodecId::Ppm as u8 {
+                let model = here.model(context, start);
+                model.is_some_and(|model| self.decoder.begin_ppm(model, source).is_ok())
+            } else {
+                false
+            }
+        });
         if has_begun {
             counts.began_from(start.base);
             counts.with_model += u64::from(self.has_model());
@@ -437,28 +452,6 @@ impl Receiver {
         } else {
             counts.no_base += 1;
             self.lose(counts);
-        }
-    }
-
-    fn begin_zstd(&mut self, start: Start, here: Here<'_>) -> bool {
-        match start.base {
-            StartBase::Ring { offset, len } => {
-                self.decoder.begin(start.window_log, Base { offset, len }).is_ok()
-            }
-            StartBase::Dictionary { name, len } => here
-                .dictionary(name)
-                .is_some_and(|it| self.decoder.begin_from(start.window_log, it, len).is_ok()),
-        }
-    }
-
-    fn begin_ppm(&mut self, model: PpmSpec, base: StartBase, here: Here<'_>) -> bool {
-        match base {
-            StartBase::Ring { offset, len } => {
-                self.decoder.begin_ppm(model, Base { offset, len }).is_ok()
-            }
-            StartBase::Dictionary { name, len } => here
-                .dictionary(name)
-                .is_some_and(|it| self.decoder.begin_ppm_from(model, it, len).is_ok()),
         }
     }
 
@@ -525,14 +518,11 @@ impl Receiver {
         let before = self.alone.filter(|_| keeps);
         self.generation = Some(generation);
         let known = start.filter(|(start, _)| start.codec == CodecId::Zstd as u8);
-        let begun = known.filter(|&(start, here)| match start.base {
-            StartBase::Ring { offset, len } => {
-                let from = (start.window_log, Base { offset, len });
+        let begun = known.filter(|&(start, here)| {
+            here.source(start.base).is_some_and(|source| {
+                let from = (start.window_log, source);
                 self.decoder.begin_alone(generation, from, keeps).is_ok()
-            }
-            StartBase::Dictionary { name, len } => here.dictionary(name).is_some_and(|it| {
-                self.decoder.begin_alone_from(generation, start.window_log, (it, len)).is_ok()
-            }),
+            })
         });
         if let Some((start, _)) = begun {
             counts.began_from(start.base);

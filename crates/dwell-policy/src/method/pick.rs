@@ -1,0 +1,510 @@
+//! One of several codecs for what refers to its own past.
+//!
+//! A running context has one codec until it begins again, so its codecs can't be mixed batch by batch as
+//! those of a stream's blocks are: one is used, and what it lacks the time for goes raw. Which of them
+//! carries most is [`Bound`]'s linear programme with two points, raw and that codec. What the others
+//! would bring is not guessed: now and then they are *tried* on what went through the context, beside the
+//! traffic, and what is measured of the one in use says how much of that comes true.
+
+use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
+
+use super::bound::{Bound, CodecPoint};
+
+/// The share of a processor that compressing may take: the rest is for all else that a packet costs, and for
+/// what measurements don't see.
+const CPU_SHARE: f64 = 0.7;
+/// Another codec has to carry so many times more.
+const GAIN_MIN: f64 = 1.03;
+/// That has to be so for this long: what is measured varies.
+const BETTER_NS_MIN: u64 = SECOND_NS / 4;
+/// A codec is used for so long at least.
+const USED_NS_MIN: u64 = SECOND_NS;
+/// The bytes that have to be there for a trial, which is as many as are worth trying on; or so many if they take
+/// this long to come.
+const TRIAL_BYTES: u64 = 192 << 10;
+const TRIAL_BYTES_MIN: u64 = 24 << 10;
+const TRIAL_BYTES_NS_MAX: u64 = SECOND_NS / 2;
+/// Trials take at most one part in so many of the time.
+const TRIAL_PART: u64 = 64;
+/// They come no more rarely than this, while there is traffic.
+const TRIAL_NS_MAX: u64 = 30 * SECOND_NS;
+/// They come at once, but for the time that they take, if what is compressed has so many times another ratio
+/// than when they were made.
+const DRIFT: f64 = 1.15;
+/// The weight of a batch of this length in what is measured of the codec in use.
+const MEASURED_BYTES: f64 = 262_144.0;
+/// From so much on it says something.
+const MEASURED_BYTES_MIN: f64 = 16_384.0;
+/// What is measured of one codec says no more of others than this factor.
+const TRUE_MAX: f64 = 4.0;
+/// What was measured of a codec in use is remembered for so long: then it may have changed.
+const TRUE_NS: u64 = 30 * SECOND_NS;
+/// Codecs are not tried that could not carry more than the present one if they left so much of the bytes that
+/// it leaves.
+const LEFT_MIN: f64 = 0.65;
+
+/// What is assumed of a codec before it was tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Assumed<C> {
+    /// The codec.
+    pub codec: C,
+    /// Processor time for each byte of the original, in nanoseconds.
+    pub cost_ns: f64,
+}
+
+/// The result of trying a codec.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tried<C> {
+    /// The codec.
+    pub codec: C,
+    /// Its cost and its ratio.
+    pub point: CodecPoint,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate<C> {
+    codec: C,
+    cost_ns: f64,
+    /// None before it was tried.
+    ratio: Option<f64>,
+    /// How many times its cost and its ratio really were what they were when it was tried, and when.
+    truth: Option<(Instant, Truth)>,
+}
+
+/// By what factors cost and ratio in use differ from those in trials, where nothing else is in the processor's
+/// caches, and less can be referred to.
+#[derive(Clone, Copy, Debug)]
+struct Truth {
+    cost: f64,
+    ratio: f64,
+}
+
+impl Truth {
+    fn of(is: CodecPoint, was: CodecPoint) -> Self {
+        let within = |times: f64| times.clamp(1.0 / TRUE_MAX, TRUE_MAX);
+        let cost = if was.cost_ns > 0.0 { is.cost_ns / was.cost_ns } else { 1.0 };
+        Self { cost: within(cost), ratio: within(is.ratio / was.ratio) }
+    }
+}
+
+impl<C> Candidate<C> {
+    fn point(&self) -> Option<CodecPoint> {
+        self.ratio.map(|ratio| CodecPoint::new(self.cost_ns, ratio))
+    }
+}
+
+/// Picks the codec of one context.
+///
+/// ```
+/// use dwell_base::Instant;
+/// use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Tried};
+///
+/// let assumed = |codec, cost_ns| Assumed { codec, cost_ns };
+/// let mut pick = CodecPick::new(&[assumed("fast", 5.0), assumed("strong", 30.0)], "fast");
+/// let (at, link) = (Instant::from_ns, Some(10e6));
+/// pick.compressed(200_000, 80_000, 1_000_000);
+/// assert_eq!(pick.due_trial(at(1), link, |_| true), ["fast", "strong"]);
+///
+/// // A link of 10 MB/s has time for the strong one, which leaves less; one of 100 MB/s has not.
+/// let tried = |codec, cost_ns, ratio| Tried { codec, point: CodecPoint::new(cost_ns, ratio) };
+/// pick.tried(at(2), &[tried("fast", 5.0, 0.4), tried("strong", 30.0, 0.3)], 20_000_000);
+/// assert_eq!(pick.review(at(3), link, |_| true), Some("strong"));
+/// assert_eq!(pick.review(at(2_000_000_000), Some(100e6), |_| true), Some("strong"));
+/// assert_eq!(pick.review(at(2_300_000_000), Some(100e6), |_| true), Some("fast"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct CodecPick<C> {
+    candidates: Vec<Candidate<C>>,
+    present: usize,
+    since: Instant,
+    /// One that carries enough more, and since when.
+    better: Option<(usize, Instant)>,
+    /// Of the codec in use, what was measured of late: bytes before and after, and nanoseconds.
+    original: f64,
+    left: f64,
+    took_ns: f64,
+    /// Bytes since the latest trial, when it was, what it took, and the ratio at that time.
+    bytes: u64,
+    tried_at: Option<Instant>,
+    began_at: Option<Instant>,
+    trial_ns: u64,
+    ratio_then: Option<f64>,
+    is_trying: bool,
+    /// How many times longer compressing takes than the processor works at it.
+    slowdown: f64,
+}
+
+impl<C: Copy + PartialEq> CodecPick<C> {
+    /// Makes a choice among these codecs, which begins with `first`, one of them.
+    pub fn new(assumed: &[Assumed<C>], first: C) -> Self {
+        let of = |&Assumed { codec, cost_ns }: &Assumed<C>| Candidate {
+            codec,
+            cost_ns,
+            ratio: None,
+            truth: None,
+        };
+        let candidates: Vec<_> = assumed.iter().map(of).collect();
+        Self {
+            present: candidates.iter().position(|it| it.codec == first).unwrap_or(0),
+            candidates,
+            since: Instant::ZERO,
+            better: None,
+            original: 0.0,
+            left: 0.0,
+            took_ns: 0.0,
+            bytes: 0,
+            tried_at: None,
+            began_at: None,
+            trial_ns: 0,
+            ratio_then: None,
+            is_trying: false,
+            slowdown: 1.0,
+        }
+    }
+
+    /// Returns the same for another context with the same codecs, of which nothing was measured yet: what was tried
+    /// for this one is the best guess for that.
+    pub fn for_another(&self) -> Self {
+        let (original, left, took_ns, bytes) = (0.0, 0.0, 0.0, 0);
+        let (tried_at, began_at, is_trying, ratio_then) = (None, None, false, None);
+        let (since, better) = (Instant::ZERO, None);
+        Self {
+            better,
+            original,
+            left,
+            took_ns,
+            bytes,
+            tried_at,
+            began_at,
+            is_trying,
+            ratio_then,
+            since,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the codec in use; none if there are no codecs.
+    pub fn present(&self) -> Option<C> {
+        self.candidates.get(self.present).map(|it| it.codec)
+    }
+
+    /// A batch was compressed with the codec in use. Lengths in bytes.
+    pub fn compressed(&mut self, original_len: u64, left_len: u64, took_ns: u64) {
+        let fade = (-(original_len as f64) / MEASURED_BYTES).exp();
+        self.original = fade * self.original + original_len as f64;
+        self.left = fade * self.left + left_len as f64;
+        self.took_ns = fade * self.took_ns + took_ns as f64;
+        self.bytes = self.bytes.saturating_add(original_len);
+    }
+
+    /// Compressing takes this many times longer than the processor works at it: it has others to serve, or
+    /// a quota.
+    pub fn set_slowdown(&mut self, slowdown: f64) {
+        self.slowdown = slowdown.max(1.0);
+    }
+
+    /// What is measured of the codec in use.
+    fn measured(&self) -> Option<CodecPoint> {
+        let is_known = self.original >= MEASURED_BYTES_MIN;
+        is_known.then(|| CodecPoint::new(self.took_ns / self.original, self.left / self.original))
+    }
+
+    /// Returns the codecs that are to be tried now, which [`tried`](Self::tried) is to be called for, on a link
+    /// of so many bytes a second; none if it is not time for it.
+    pub fn due_trial(
+        &mut self,
+        now: Instant,
+        link: Option<f64>,
+        is_possible: impl Fn(C) -> bool,
+    ) -> Vec<C> {
+        let Some(link) = link.filter(|_| self.is_time(now)) else { return Vec::new() };
+        let measured = self.measured();
+        let ratio = measured.map_or(1.0, |it| it.ratio);
+        let slower = |it: CodecPoint| CodecPoint::new(it.cost_ns * self.slowdown, it.ratio);
+        let least = measured.map_or(link, |it| carried(link, slower(it)));
+        let may_be_better = |(at, it): &(usize, &Candidate<C>)| {
+            let point = CodecPoint::new(it.cost_ns * self.slowdown, LEFT_MIN * ratio);
+            *at == self.present || is_possible(it.codec) && carried(link, point) > least
+        };
+        let all = self.candidates.iter().enumerate();
+        let list: Vec<_> = all.filter(may_be_better).map(|(_, it)| it.codec).collect();
+        self.is_trying = !list.is_empty();
+        (self.bytes, self.ratio_then) = (0, self.measured().map(|it| it.ratio));
+        self.tried_at = Some(now);
+        list
+    }
+
+    fn is_time(&mut self, now: Instant) -> bool {
+        let began_at = *self.began_at.get_or_insert(now);
+        let enough =
+            if now.since_ns(began_at) < TRIAL_BYTES_NS_MAX { TRIAL_BYTES } else { TRIAL_BYTES_MIN };
+        if self.is_trying || self.bytes < enough {
+            return false;
+        }
+        let Some(before) = self.tried_at else { return true };
+        let drift = self.measured().zip(self.ratio_then).is_some_and(|(is, was)| {
+            let times = is.ratio / was;
+            !(1.0 / DRIFT..=DRIFT).contains(&times)
+        });
+        let pause_ns = TRIAL_PART.saturating_mul(self.trial_ns);
+        let pause_ns = if drift { pause_ns } else { (8 * pause_ns).max(2 * SECOND_NS) };
+        now.since_ns(before) >= pause_ns.min(TRIAL_NS_MAX)
+    }
+
+    /// Codecs were tried, one after another with the same bytes, which took so long in all.
+    pub fn tried(&mut self, now: Instant, results: &[Tried<C>], took_ns: u64) {
+        (self.is_trying, self.trial_ns, self.tried_at) = (false, took_ns, Some(now));
+        for result in results {
+            let found = self.candidates.iter_mut().find(|it| it.codec == result.codec);
+            if let Some(candidate) = found {
+                candidate.cost_ns = result.point.cost_ns;
+                candidate.ratio = Some(result.point.ratio);
+            }
+        }
+    }
+
+    /// Returns the bytes a second that a codec carries over the link, if it was tried; by what is measured of the
+    /// one in use, what was tried comes true more or less.
+    fn carried(&self, link: f64, at: usize) -> Option<f64> {
+        let tried = self.candidates[at].point()?;
+        let is_known = at == self.present || self.candidates[at].truth.is_some();
+        let of = self.candidates.get(if is_known { at } else { self.present })?;
+        let truth = of.truth.map_or(Truth { cost: 1.0, ratio: 1.0 }, |it| it.1);
+        let cost_ns = tried.cost_ns * truth.cost * self.slowdown;
+        Some(carried(link, CodecPoint::new(cost_ns, (tried.ratio * truth.ratio).min(1.0))))
+    }
+
+    /// Notes how what was tried comes true of the codec in use, and forgets what was so of others long ago.
+    fn learn_truth(&mut self, now: Instant) {
+        for candidate in &mut self.candidates {
+            candidate.truth = candidate.truth.filter(|it| now.since_ns(it.0) < TRUE_NS);
+        }
+        let measured = self.measured();
+        if let Some(candidate) = self.candidates.get_mut(self.present)
+            && let (Some(is), Some(was)) = (measured, candidate.point())
+        {
+            candidate.truth = Some((now, Truth::of(is, was)));
+        }
+    }
+
+    /// Looks which of the codecs carries most over a link of so many bytes a second, and returns the one to be
+    /// used from now on. Without a rate it stays as it is.
+    pub fn review(
+        &mut self,
+        now: Instant,
+        link: Option<f64>,
+        is_possible: impl Fn(C) -> bool,
+    ) -> Option<C> {
+        self.learn_truth(now);
+        let present = self.present()?;
+        let can_stay = is_possible(present);
+        if can_stay && now.since_ns(self.since) < USED_NS_MIN && self.since > Instant::ZERO {
+            return Some(present);
+        }
+        let Some(link) = link else { return Some(present) };
+        let possible =
+            (0..self.candidates.len()).filter(|&at| is_possible(self.candidates[at].codec));
+        let all = possible.filter_map(|at| Some((self.carried(link, at)?, at)));
+        let best = all.max_by(|a, b| a.0.total_cmp(&b.0));
+        let needed = self.carried(link, self.present).filter(|_| can_stay);
+        match (best, needed) {
+            (Some((most, at)), Some(needed)) if at != self.present && most > GAIN_MIN * needed => {
+                let before = self.better.filter(|it| it.0 == at);
+                let (_, since) = *self.better.insert(before.unwrap_or((at, now)));
+                if now.since_ns(since) >= BETTER_NS_MIN || self.since == Instant::ZERO {
+                    self.use_(now, at);
+                }
+            }
+            (Some((_, at)), None) => self.use_(now, at),
+            _ => self.better = None,
+        }
+        self.present()
+    }
+
+    fn use_(&mut self, now: Instant, at: usize) {
+        let (is, was) = (self.candidates[at].point(), self.candidates[self.present].point());
+        // What is measured goes on as if it had been this one.
+        if let (Some(is), Some(was)) = (is, was) {
+            self.took_ns *= is.cost_ns / was.cost_ns.max(0.01);
+            self.left *= is.ratio / was.ratio;
+        }
+        (self.present, self.since, self.better) = (at, now, None);
+        self.ratio_then = self.measured().map(|it| it.ratio);
+    }
+}
+
+/// Returns the bytes a second that a link carries if as much as there is time for is compressed so.
+fn carried(link: f64, point: CodecPoint) -> f64 {
+    let point = CodecPoint::new(point.cost_ns / CPU_SHARE, point.ratio);
+    Bound::of(link, &[CodecPoint::RAW, point]).rate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Levels of growing cost and falling ratio: 0 to 4.
+    const COSTS: [f64; 5] = [4.0, 12.0, 25.0, 80.0, 250.0];
+    const RATIOS: [f64; 5] = [0.45, 0.38, 0.36, 0.34, 0.28];
+    const MBIT: f64 = 125_000.0;
+
+    fn pick() -> CodecPick<usize> {
+        let assumed: Vec<_> =
+            COSTS.iter().enumerate().map(|(codec, &cost_ns)| Assumed { codec, cost_ns }).collect();
+        CodecPick::new(&assumed, 0)
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * 1_000_000)
+    }
+
+    /// Traffic, trials and reviews for so long; a codec takes `slow` times longer than in trials, and leaves
+    /// `hard` times more. Returns the codecs in use, each time that there was another.
+    fn run(
+        pick: &mut CodecPick<usize>,
+        (from_ms, to_ms): (u64, u64),
+        link: f64,
+        (slow, hard): (f64, f64),
+    ) -> Vec<(u64, usize)> {
+        let mut used = vec![(from_ms, pick.present().unwrap())];
+        for ms in (from_ms..to_ms).step_by(10) {
+            let codec = pick.present().unwrap();
+            let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
+            pick.compressed(10_000, left as u64, (slow * COSTS[codec] * 10_000.0) as u64);
+            let list = pick.due_trial(at(ms), Some(link), |_| true);
+            let results: Vec<_> = list
+                .iter()
+                .map(|&codec| Tried { codec, point: CodecPoint::new(COSTS[codec], RATIOS[codec]) })
+                .collect();
+            if !results.is_empty() {
+                pick.tried(at(ms), &results, 30_000_000);
+            }
+            let now = pick.review(at(ms), Some(link), |_| true).unwrap();
+            if now != used.last().unwrap().1 {
+                used.push((ms, now));
+            }
+        }
+        used
+    }
+
+    /// The codec that the linear programme has beside raw.
+    fn best(link: f64, slow: f64) -> usize {
+        let of = |&at: &usize| carried(link, CodecPoint::new(slow * COSTS[at], RATIOS[at]));
+        (0..5).max_by(|a, b| of(a).total_cmp(&of(b))).unwrap()
+    }
+
+    #[test]
+    fn each_rate_has_its_codec_within_a_second() {
+        let mut found = Vec::new();
+        for mbit in [1.0, 10.0, 50.0, 200.0, 1_000.0, 10_000.0] {
+            let used = run(&mut pick(), (1, 20_000), mbit * MBIT, (1.0, 1.0));
+            assert!(used.len() <= 2 && used.iter().all(|it| it.0 < 1_000), "{mbit}: {used:?}");
+            let last = used.last().unwrap().1;
+            let is = carried(mbit * MBIT, CodecPoint::new(COSTS[last], RATIOS[last]));
+            let bound = best(mbit * MBIT, 1.0);
+            let most = carried(mbit * MBIT, CodecPoint::new(COSTS[bound], RATIOS[bound]));
+            assert!(GAIN_MIN * is >= most, "{mbit}: {last} {bound}");
+            found.push(last);
+        }
+        assert!(found.is_sorted_by(|a, b| a >= b) && found[0] == 4 && found[5] == 0, "{found:?}");
+    }
+
+    #[test]
+    fn it_follows_the_rate_and_what_compressing_really_takes() {
+        let mut pick = pick();
+        run(&mut pick, (1, 5_000), 5.0 * MBIT, (1.0, 1.0));
+        assert_eq!(pick.present(), Some(4));
+        let used = run(&mut pick, (5_000, 10_000), 500.0 * MBIT, (1.0, 1.0));
+        assert!(used.len() == 2 && used[1].0 < 6_000, "{used:?}");
+        assert_eq!(pick.present(), Some(best(500.0 * MBIT, 1.0)));
+        run(&mut pick, (10_000, 15_000), 5.0 * MBIT, (1.0, 1.0));
+        assert_eq!(pick.present(), Some(4));
+        // A processor that is three times as slow as in trials.
+        run(&mut pick, (15_000, 20_000), 5.0 * MBIT, (3.0, 1.0));
+        assert_eq!(pick.present(), Some(best(5.0 * MBIT, 3.0)));
+        // A quota: the same processor time, ten times the time.
+        pick.set_slowdown(10.0);
+        run(&mut pick, (20_000, 25_000), 5.0 * MBIT, (1.0, 1.0));
+        assert_eq!(pick.present(), Some(best(5.0 * MBIT, 10.0)));
+    }
+
+    #[test]
+    fn trials_take_a_small_part_of_the_time_and_come_again_for_other_content() {
+        let mut pick = pick();
+        let trials = |pick: &mut CodecPick<usize>, from: u64, to: u64, hard: f64| {
+            let mut trials = Vec::new();
+            for ms in (from..to).step_by(10) {
+                let codec = pick.present().unwrap();
+                let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
+                pick.compressed(10_000, left as u64, (COSTS[codec] * 10_000.0) as u64);
+                if !pick.due_trial(at(ms), Some(10.0 * MBIT), |_| true).is_empty() {
+                    pick.tried(at(ms), &[], 40_000_000);
+                    trials.push(ms);
+                }
+            }
+            trials
+        };
+        let first = trials(&mut pick, 1, 120_000, 1.0);
+        assert!((6..12).contains(&first.len()), "{first:?}");
+        let last = *first.last().unwrap();
+        let next = trials(&mut pick, last + 10_000, last + 13_000, 2.0);
+        // The second one, after as much time as it may take, knows the ratio that is new.
+        assert!((1..=2).contains(&next.len()), "{next:?}");
+    }
+
+    #[test]
+    fn what_can_not_be_better_is_not_tried_nor_what_is_impossible_used() {
+        let mut pick = pick();
+        pick.compressed(200_000, 90_000, 800_000);
+        let list = pick.due_trial(at(1), Some(200.0 * MBIT), |_| true);
+        assert_eq!(list, [0, 1], "there is no time for the others");
+        pick.tried(at(2), &[], 1);
+        pick.compressed(200_000, 90_000, 800_000);
+        assert_eq!(pick.due_trial(at(9_000), None, |_| true), [], "no rate is known");
+        assert_eq!(pick.due_trial(at(9_000), Some(MBIT), |codec| codec < 2), [0, 1]);
+        let results = [0, 1, 4]
+            .map(|codec| Tried { codec, point: CodecPoint::new(COSTS[codec], RATIOS[codec]) });
+        pick.tried(at(9_001), &results, 1);
+        assert_eq!(pick.review(at(9_002), Some(MBIT), |codec| codec < 4), Some(1));
+        // What is in use is not possible any more.
+        assert_eq!(pick.review(at(9_003), Some(MBIT), |codec| codec == 0), Some(0));
+        assert_eq!(CodecPick::<usize>::new(&[], 0).review(at(1), Some(1.0), |_| true), None);
+    }
+
+    proptest! {
+        /// Whatever is measured, it neither panics nor leaves the list, nor changes more than once a second.
+        #[test]
+        fn nothing_measured_does_harm(
+            events in prop::collection::vec((0..5_u8, 0..200_000_u64, 0..200_000_u64, any::<u32>(), 0.0..1e9), 0..300),
+        ) {
+            let mut pick = pick();
+            let (mut now, mut changed_at) = (at(1), None);
+            for (kind, a, b, took_ns, x) in events {
+                now = now + u64::from(took_ns) / 8;
+                let before = pick.present();
+                match kind {
+                    0 | 1 => pick.compressed(a, b, took_ns.into()),
+                    2 => {
+                        let list = pick.due_trial(now, Some(x), |codec| codec != 3);
+                        let point = CodecPoint::new(x / 1e6, a as f64 / 1e5);
+                        let results: Vec<_> =
+                            list.into_iter().map(|codec| Tried { codec, point }).collect();
+                        pick.tried(now, &results, took_ns.into());
+                    }
+                    3 => pick.set_slowdown(x / 1e8),
+                    _ => {
+                        pick.review(now, Some(x), |codec| codec != 3);
+                    }
+                }
+                let present = pick.present();
+                prop_assert!(present.is_some() && present != Some(3));
+                if present != before {
+                    let was = changed_at.replace(now);
+                    prop_assert!(was.is_none_or(|was| now.since_ns(was) >= USED_NS_MIN));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The memory that the contexts of all peers may take together.
+
+use dwell_base::text::printable;
+use dwell_codec::{CodecId, ContextSpec};
+use dwell_policy::History;
+
+use super::{Config, PeerConfig};
+
+/// A machine needs its memory for other things, too: one part in so many is theirs.
+const REST_PART: u64 = 4;
+
+impl PeerConfig {
+    /// Returns the most memory that contexts to and from this peer can take, in bytes, if it has at most so many of
+    /// each direction.
+    fn context_bytes_max(&self, contexts_max: u8) -> u64 {
+        let contexts = self.contexts_max.min(contexts_max);
+        let model_bytes = u64::from(self.models_max.min(contexts)) << self.model_memory_log;
+        let contexts = u64::from(contexts);
+        let spec = ContextSpec { level: self.codec.level, window_log: self.context_window_log };
+        // What the peer sends is as it chooses.
+        let of_receiving = contexts * spec.decoder_bytes_max() + model_bytes;
+        if self.history == History::Off || self.codec.id != CodecId::Zstd {
+            return of_receiving;
+        }
+        let models = if self.model_order.is_some() { model_bytes } else { 0 };
+        of_receiving + contexts * spec.encoder_bytes_max() + models
+    }
+}
+
+impl Config {
+    /// Returns a warning if the contexts of all peers may take more memory together than a machine with so much,
+    /// in bytes, has for them. Each peer alone has limits, but a hub has many.
+    pub fn memory_warning(&self, machine_bytes: u64) -> Option<String> {
+        let all = |contexts_max| {
+            let each = self.peers.iter().map(|peer| peer.context_bytes_max(contexts_max));
+            each.fold(0, u64::saturating_add)
+        };
+        let most = machine_bytes - machine_bytes / REST_PART;
+        if all(u8::MAX) <= most {
+            return None;
+        }
+        let largest = self.peers.iter().max_by_key(|peer| peer.context_bytes_max(u8::MAX))?;
+        let (name, bytes) = (printable(&largest.name), largest.context_bytes_max(u8::MAX));
+        let whose = match self.peers.len() {
+            1 => format!("the contexts with \"{name}\""),
+            peers => {
+                format!("the contexts with {peers} peers (with \"{name}\" up to {})", mib(bytes))
+            }
+        };
+        let instead = match (1..u8::MAX).rev().find(|&contexts_max| all(contexts_max) <= most) {
+            Some(contexts_max) => format!("write contexts_max = {contexts_max} for each peer, or"),
+            None => "write contexts_max = 1 for each peer, and".to_owned(),
+        };
+        Some(format!(
+            "{whose} may take up to {} of memory together, and this machine has {}: {instead} a smaller \
+             context_window (here \"{}KiB\"), models_max ({}) or model_memory (\"{}MiB\")",
+            mib(all(u8::MAX)),
+            mib(machine_bytes),
+            (1_u64 << largest.context_window_log) >> 10,
+            largest.models_max,
+            (1_u64 << largest.model_memory_log) >> 20,
+        ))
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}

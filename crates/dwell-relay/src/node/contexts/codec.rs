@@ -1,0 +1,256 @@
+//! The codec of a context, where none is configured: tried on what went through it, and picked.
+
+use std::collections::BTreeMap;
+
+use dwell_base::Instant;
+use dwell_base::Rate;
+use dwell_codec::{
+    Base, CodecError, ContextEncoder, ContextSpec, PPM_MEMORY_LOG_MIN, PPM_RECORD_LEN_MAX, PpmSpec,
+};
+use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Tried};
+
+use super::begin::Coder;
+
+/// What batches can be compressed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BatchCodec {
+    /// zstd with this level.
+    Zstd(i32),
+    /// A model of this order.
+    Ppm(u8),
+}
+
+/// The codecs to choose from, with the time that each takes for a byte, in nanoseconds, before it was tried;
+/// that of a model is also what the receiver takes.
+const CANDIDATES: [(BatchCodec, f64); 9] = [
+    (BatchCodec::Zstd(-3), 4.0),
+    (BatchCodec::Zstd(1), 7.0),
+    (BatchCodec::Zstd(3), 11.0),
+    (BatchCodec::Zstd(6), 20.0),
+    (BatchCodec::Zstd(9), 30.0),
+    (BatchCodec::Zstd(12), 60.0),
+    (BatchCodec::Zstd(15), 110.0),
+    (BatchCodec::Ppm(4), 100.0),
+    (BatchCodec::Ppm(6), 180.0),
+];
+/// Before anything was tried, by the link's rate in bits a second.
+const FIRST: [(u64, BatchCodec); 2] =
+    [(20_000_000, BatchCodec::Zstd(6)), (100_000_000, BatchCodec::Zstd(3))];
+const FIRST_OF_FAST: BatchCodec = BatchCodec::Zstd(1);
+/// Batches that can't have the model that was picked are compressed with this level.
+const LEVEL_WITHOUT_MODEL: i32 = 6;
+
+/// The most bytes of what went through a context that codecs are tried on.
+const TRIAL_LEN_MAX: usize = 192 << 10;
+/// A codec learns from all but the last part in so many, and that is what counts.
+const COUNTED_PART: usize = 3;
+const TRIAL_LOG: u8 = 18;
+/// A model is tried with less memory than it has in use: there is less that it could learn.
+const TRIAL_MODEL_LOG: u8 = PPM_MEMORY_LOG_MIN + 2;
+
+impl BatchCodec {
+    /// Returns the codec to begin with.
+    pub(super) fn first(rate: Option<Rate>) -> Self {
+        let is_for = |&&(most, _): &&(u64, Self)| rate.is_some_and(|rate| rate.as_bps() <= most);
+        FIRST.iter().find(is_for).map_or(FIRST_OF_FAST, |&(_, codec)| codec)
+    }
+
+    pub(super) fn pick(first: Self) -> CodecPick<Self> {
+        CodecPick::new(&CANDIDATES.map(|(codec, cost_ns)| Assumed { codec, cost_ns }), first)
+    }
+
+    /// Returns what batches are compressed with, by the configured coder that allows for any codec.
+    pub(super) fn coder(self, configured: Coder, memory_log: u8) -> Coder {
+        let (level, model) = match self {
+            Self::Zstd(level) => (level, None),
+            Self::Ppm(order) => (LEVEL_WITHOUT_MODEL, Some(PpmSpec { order, memory_log })),
+        };
+        Coder { zstd: ContextSpec { level, ..configured.zstd }, model }
+    }
+
+    /// Makes an encoder to try it.
+    fn encoder(self) -> Result<ContextEncoder, CodecError> {
+        let level = match self {
+            Self::Zstd(level) => level,
+            Self::Ppm(_) => LEVEL_WITHOUT_MODEL,
+        };
+        let mut encoder =
+            ContextEncoder::new(ContextSpec { level, window_log: TRIAL_LOG }, TRIAL_LOG)?;
+        if let Self::Ppm(order) = self {
+            encoder.begin_ppm(PpmSpec { order, memory_log: TRIAL_MODEL_LOG }, Base::default())?;
+        }
+        Ok(encoder)
+    }
+
+    fn assumed_ns(self) -> f64 {
+        CANDIDATES.iter().find(|it| it.0 == self).map_or(0.0, |it| it.1)
+    }
+}
+
+/// Codecs to be tried on what went through a context, by whoever has time for it.
+#[derive(Debug)]
+pub struct CodecTrial {
+    pub(in crate::node) peer: usize,
+    /// Which of the peers that had this index.
+    pub(in crate::node) generation: u64,
+    /// The context, by the group of its packets.
+    pub(super) group: u64,
+    bytes: Vec<u8>,
+    batch_len: usize,
+    codecs: Vec<BatchCodec>,
+    pub(super) results: Vec<Tried<BatchCodec>>,
+    pub(super) took_ns: u64,
+}
+
+impl CodecTrial {
+    /// Tries codecs on the latest bytes of a context, in batches like its own.
+    pub(super) fn new(
+        group: u64,
+        encoder: &ContextEncoder,
+        batch_len: usize,
+        codecs: Vec<BatchCodec>,
+    ) -> Self {
+        let mut bytes = Vec::new();
+        encoder.latest(TRIAL_LEN_MAX, &mut bytes);
+        let batch_len = batch_len.clamp(64, PPM_RECORD_LEN_MAX);
+        let (results, took_ns) = (Vec::new(), 0);
+        Self { peer: 0, generation: 0, group, bytes, batch_len, codecs, results, took_ns }
+    }
+
+    /// It is of this peer, and of that one of those that had its index.
+    pub(super) fn of_peer(self, peer: usize, generation: u64) -> Self {
+        Self { peer, generation, ..self }
+    }
+
+    /// Tries them; `cpu_ns` is the processor time of the calling thread, in nanoseconds. That takes tens of
+    /// milliseconds, or a few hundred.
+    pub fn run(&mut self, cpu_ns: impl Fn() -> u64) {
+        let began_ns = cpu_ns();
+        for &codec in &self.codecs {
+            // A codec that fails is not used.
+            if let Ok(point) = self.try_one(codec, &cpu_ns) {
+                self.results.push(Tried { codec, point });
+            }
+        }
+        self.took_ns = cpu_ns().saturating_sub(began_ns);
+    }
+
+    /// The same in virtual time: what each takes is assumed.
+    pub fn run_in_no_time(&mut self) {
+        self.run(|| 0);
+        for result in &mut self.results {
+            result.point.cost_ns = result.codec.assumed_ns();
+            self.took_ns += (result.point.cost_ns * self.bytes.len() as f64) as u64;
+        }
+    }
+
+    fn try_one(
+        &self,
+        codec: BatchCodec,
+        cpu_ns: &impl Fn() -> u64,
+    ) -> Result<CodecPoint, CodecError> {
+        let mut encoder = codec.encoder()?;
+        let mut out = Vec::new();
+        let (before, counted) =
+            self.bytes.split_at(self.bytes.len() - self.bytes.len() / COUNTED_PART);
+        for batch in before.chunks(self.batch_len) {
+            out.clear();
+            encoder.compress(batch, &mut out)?;
+        }
+        let (mut left, began_ns) = (0, cpu_ns());
+        for batch in counted.chunks(self.batch_len) {
+            out.clear();
+            encoder.compress(batch, &mut out)?;
+            left += out.len().min(batch.len());
+        }
+        let took_ns = cpu_ns().saturating_sub(began_ns);
+        let len = counted.len().max(1) as f64;
+        // A codec that takes no time at all would always be best.
+        Ok(CodecPoint::new((took_ns as f64 / len).max(0.1), left.max(1) as f64 / len))
+    }
+}
+
+/// Where a context stands with the choice of its codec.
+#[derive(Debug)]
+pub(super) struct Picking {
+    pick: CodecPick<BatchCodec>,
+    batches: u64,
+    bytes: u64,
+}
+
+impl Picking {
+    /// Begins with what was found for another context of the peer, if there is one.
+    pub(super) fn new(rate: Option<Rate>, other: Option<&CodecPick<BatchCodec>>) -> Self {
+        let first = || BatchCodec::pick(BatchCodec::first(rate));
+        let pick = other.map_or_else(first, CodecPick::for_another);
+        Self { pick, batches: 0, bytes: 0 }
+    }
+
+    pub(super) fn codec(&self) -> BatchCodec {
+        self.pick.present().unwrap_or(FIRST_OF_FAST)
+    }
+
+    /// A batch was compressed with this codec: lengths in bytes.
+    pub(super) fn compressed(&mut self, coder: Coder, lens: (u64, u64), took_ns: u64) {
+        let is_present = match self.codec() {
+            BatchCodec::Zstd(level) => coder.model.is_none() && coder.zstd.level == level,
+            BatchCodec::Ppm(order) => coder.model.is_some_and(|model| model.order == order),
+        };
+        if is_present {
+            self.pick.compressed(lens.0, lens.1, took_ns);
+            (self.batches, self.bytes) = (self.batches + 1, self.bytes + lens.0);
+        }
+    }
+
+    /// Returns the codecs that are to be tried now, and the length of a batch.
+    pub(super) fn due_trial(
+        &mut self,
+        now: Instant,
+        rate: Option<Rate>,
+        takes_models: bool,
+    ) -> Option<(Vec<BatchCodec>, usize)> {
+        let list = self.pick.due_trial(now, bytes_a_second(rate), possible(takes_models));
+        let batch_len = self.bytes / self.batches.max(1);
+        (self.batches, self.bytes) = (0, 0);
+        (!list.is_empty()).then_some((list, batch_len as usize))
+    }
+
+    /// Codecs were tried. Returns what is known now.
+    pub(super) fn tried(&mut self, now: Instant, trial: &CodecTrial) -> &CodecPick<BatchCodec> {
+        self.pick.tried(now, &trial.results, trial.took_ns);
+        &self.pick
+    }
+
+    /// Looks which codec is best now.
+    pub(super) fn review(
+        &mut self,
+        now: Instant,
+        rate: Option<Rate>,
+        takes_models: bool,
+        slowdown: f64,
+    ) {
+        self.pick.set_slowdown(slowdown);
+        self.pick.review(now, bytes_a_second(rate), possible(takes_models));
+    }
+}
+
+fn bytes_a_second(rate: Option<Rate>) -> Option<f64> {
+    rate.map(|rate| rate.as_bps() as f64 / 8.0)
+}
+
+fn possible(takes_models: bool) -> impl Fn(BatchCodec) -> bool {
+    move |codec| takes_models || matches!(codec, BatchCodec::Zstd(_))
+}
+
+/// Counts coders by the names that users write.
+pub(super) fn count(coders: impl Iterator<Item = Coder>) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for coder in coders {
+        let name = match coder.model {
+            Some(model) => format!("ppm:{}", model.order),
+            None => format!("zstd:{}", coder.zstd.level),
+        };
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
