@@ -29,6 +29,8 @@ const TRIAL_BYTES_NS_MAX: u64 = SECOND_NS / 2;
 const TRIAL_PART: u64 = 64;
 /// They come no more rarely than this, while there is traffic.
 const TRIAL_NS_MAX: u64 = 30 * SECOND_NS;
+/// A trial of which nothing is heard for so long will not be heard of.
+const RESULT_NS_MAX: u64 = 60 * SECOND_NS;
 /// They come at once, but for the time that they take, if what is compressed has so many times another ratio
 /// than when they were made.
 const DRIFT: f64 = 1.15;
@@ -239,7 +241,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let began_at = *self.began_at.get_or_insert(now);
         let enough =
             if now.since_ns(began_at) < TRIAL_BYTES_NS_MAX { TRIAL_BYTES } else { TRIAL_BYTES_MIN };
-        if self.is_trying || self.bytes < enough {
+        let waits = |since: Instant| now.since_ns(since) < RESULT_NS_MAX;
+        if self.is_trying && self.tried_at.is_some_and(waits) || self.bytes < enough {
             return false;
         }
         let Some(before) = self.tried_at else { return true };

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 
 use dwell_confine::privilege;
 use rustix::process::setpriority_process;
@@ -22,19 +21,19 @@ pub(super) struct Trials {
     jobs: Option<Sender<CodecTrial>>,
     finish: Sender<CodecTrial>,
     done: Receiver<CodecTrial>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Trials {
     pub(super) fn new(waker: Waker) -> Self {
         let (finish, done) = channel();
-        Self { waker, jobs: None, finish, done, thread: None }
+        Self { waker, jobs: None, finish, done }
     }
 
     fn start(&mut self) -> io::Result<()> {
         let (jobs, work) = channel::<CodecTrial>();
         let (finish, waker) = (self.finish.clone(), self.waker.clone());
-        let thread = std::thread::Builder::new().name("dwell-trials".into()).spawn(move || {
+        // Nobody waits for it in the end: it ends after the trial that it is at, or with the process.
+        std::thread::Builder::new().name("dwell-trials".into()).spawn(move || {
             // On Linux that is the calling thread's.
             if let Err(error) = setpriority_process(None, NICENESS) {
                 tracing::debug!("trials of codecs have no lower priority: {error}");
@@ -50,33 +49,26 @@ impl Trials {
                 waker.wake();
             }
         })?;
-        (self.jobs, self.thread) = (Some(jobs), Some(thread));
+        self.jobs = Some(jobs);
         Ok(())
     }
 
     /// Hands a trial over. Gives it back if there is no thread for it.
     pub(super) fn submit(&mut self, trial: CodecTrial) -> Option<CodecTrial> {
-        if self.thread.is_none()
+        if self.jobs.is_none()
             && let Err(error) = self.start()
         {
             tracing::warn!("cannot start the thread that tries codecs: {error}");
         }
         let Some(jobs) = &self.jobs else { return Some(trial) };
-        jobs.send(trial).err().map(|refused| refused.0)
+        let refused = jobs.send(trial).err()?;
+        // The thread is gone, by a fault that was reported: another one begins with the next trial.
+        self.jobs = None;
+        Some(refused.0)
     }
 
     /// A trial that is done, if there is one.
     pub(super) fn finished(&mut self) -> Option<CodecTrial> {
         self.done.try_recv().ok()
-    }
-}
-
-impl Drop for Trials {
-    fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            // It ends with the trials that it has. A panic in it was reported already.
-            let _ = thread.join();
-        }
     }
 }

@@ -55,6 +55,8 @@ const DISTANCE_MAX: u64 = 1 << 31;
 
 /// Trials of codecs take at most one part in so many of the time.
 const TRIALS_PART: u64 = 24;
+/// The next one may be after so long if nothing is heard of one.
+const RESULT_NS_MAX: u64 = 60 * SECOND_NS;
 /// What took the worker how long is forgotten at this rate, batch by batch: the last fifty count.
 const BUSY_FADE: f64 = 0.98;
 
@@ -506,6 +508,7 @@ impl Outgoing {
         encoder: Box<ContextEncoder>,
         left: Left,
     ) -> bool {
+        let runs = self.is_for_models && self.mode() == Mode::Running;
         let found = self.contexts.get_mut(usize::from(at));
         // All may have been forgotten meanwhile, and others be in its place.
         let Some(context) = found.filter(|it| it.epoch == epoch && it.is_out) else { return false };
@@ -521,16 +524,14 @@ impl Outgoing {
         let is_batch = left.made == Made::Done && !left.primed;
         if let Some(picking) = context.picking.as_mut().filter(|_| is_batch) {
             picking.compressed(context.present.coder, left.lens, left.took_ns);
-            let (mode, limits) = (self.wanted, self.limits);
-            let takes_models = self.is_for_models
-                && mode == Mode::Running
-                && limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
+            let takes_models =
+                runs && self.limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
             if self.trial.is_none()
                 && now >= self.may_try_at
                 && let Some((codecs, len)) = picking.due_trial(now, self.rate, takes_models)
             {
                 self.trial = Some(CodecTrial::new(context.group, &encoder, len, codecs));
-                self.may_try_at = Instant::FAR_FUTURE;
+                self.may_try_at = now + RESULT_NS_MAX;
             }
         }
         context.encoder = Some(encoder);
