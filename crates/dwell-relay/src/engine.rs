@@ -4,6 +4,7 @@
 //! rates that dwell is for the work per packet is small against a wake-up. Only codecs that
 //! take long work elsewhere.
 
+mod account;
 mod control;
 mod detours;
 mod error;
@@ -30,7 +31,7 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_confine::privilege::{self, User};
 use dwell_confine::seccomp;
-use dwell_report::status::Problem;
+use dwell_report::status::{ConfigurationStatus, Problem};
 use dwell_wire::CloseReason;
 
 use crate::config::{Config, MTU_MIN, MtuConfig, NodeConfig};
@@ -42,6 +43,7 @@ use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
 use crate::io::udp::{RecvBatch, UdpPort};
 use crate::node::{Finding, Node, NodeEvent};
 use crate::trust::RandomSource;
+use account::Account;
 use journal::Journals;
 use metrics::MetricsServer;
 use os_env::{OsEnv, TunCount};
@@ -101,6 +103,9 @@ pub fn run(path: &Path, config: Config, journal: Option<&Path>) -> Result<(), Ru
 struct Engine {
     path: PathBuf,
     config: Config,
+    /// What became of its file since the start.
+    configuration: ConfigurationStatus,
+    account: Account,
     node: Node,
     env: OsEnv,
     poller: Poller,
@@ -162,6 +167,7 @@ impl Engine {
                 .map_err(|source| RunError::Journal { directory: directory.to_owned(), source })
         });
         let journals = journals.transpose()?;
+        let account = Account::open(&config.savings, Clock::now());
         drop_privileges(&config.node, status.as_ref())?;
         // Sockets share a port only with those of the same user: this one, from now on.
         let listener = listen(config.node.listen)
@@ -182,6 +188,11 @@ impl Engine {
         let mut engine = Self {
             path: path.to_owned(),
             config,
+            configuration: ConfigurationStatus {
+                path: std::path::absolute(path).unwrap_or(path.to_owned()).display().to_string(),
+                ..ConfigurationStatus::default()
+            },
+            account,
             node,
             env,
             poller,
@@ -212,6 +223,7 @@ impl Engine {
         engine.connect_peers();
         engine.take_tun(tun)?;
         engine.sync_routes()?;
+        engine.look_at_counters();
         Ok(engine)
     }
 
@@ -534,8 +546,12 @@ impl Engine {
     fn on_events(&mut self) {
         for event in std::mem::take(&mut self.env.events) {
             match event {
-                NodeEvent::Up(peer) => tracing::info!("{} is up", self.name(peer)),
+                NodeEvent::Up(peer) => {
+                    tracing::info!("{} is up", self.name(peer));
+                    self.account.changed(&self.name(peer), true, Clock::now());
+                }
                 NodeEvent::Down(peer, why) => {
+                    self.account.changed(&self.name(peer), false, Clock::now());
                     tracing::warn!("{} is down: {why}", self.name(peer));
                     self.reconnect(peer);
                 }
@@ -614,6 +630,9 @@ impl Engine {
             journals.finish(&mut self.node);
         }
         self.log_report();
+        let status = self.node.status(Clock::now());
+        self.account.look(&status, Clock::now());
+        self.account.write();
         tracing::info!("stopped");
     }
 }

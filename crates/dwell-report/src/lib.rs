@@ -8,14 +8,18 @@
 //! records, and records into text; its callers measure and print. Charts and pages are
 //! `dwell-figures`'.
 
+mod answer;
 pub mod histogram;
 pub mod human;
 pub mod metrics;
 pub mod proxy;
+pub mod recent;
+pub mod savings;
 pub mod status;
 pub mod table;
 mod view;
 
+pub use answer::{answer, explained};
 pub use histogram::Histogram;
 pub use metrics::metrics_text;
 pub use proxy::{ProxyStatus, proxy_text};

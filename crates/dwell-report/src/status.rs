@@ -6,11 +6,13 @@
 //! Counters start at zero with the process (`uptime_ns`) and never go down.
 
 mod contexts;
+mod operation;
 mod problem;
 
 use std::collections::BTreeMap;
 
 pub use contexts::{DictionaryStatus, RxContexts, TxContexts};
+pub use operation::{ConfigurationStatus, RecentTraffic, Saved, SavingsStatus};
 pub use problem::{Problem, ProblemStatus};
 
 use dwell_policy::{Accounts, Bypass, ClassKey, DropReason, Ratio};
@@ -35,6 +37,12 @@ pub struct Status {
     /// True if the kernel allows it only the system calls that it needs.
     #[serde(default)]
     pub seccomp: bool,
+    /// The configuration that it runs with.
+    #[serde(default)]
+    pub configuration: ConfigurationStatus,
+    /// What was saved on the links from it.
+    #[serde(default)]
+    pub savings: SavingsStatus,
     /// The interface to the network that it serves.
     pub tun: TunStatus,
     /// Packets and datagrams that were dropped before a peer was known, by reason.
@@ -55,6 +63,8 @@ impl Default for Status {
             uptime_ns: 0,
             cpu_ns: 0,
             seccomp: false,
+            configuration: ConfigurationStatus::default(),
+            savings: SavingsStatus::default(),
             tun: TunStatus::default(),
             drops: BTreeMap::new(),
             problems: Vec::new(),
@@ -68,6 +78,9 @@ impl Default for Status {
 pub struct TunStatus {
     /// The interface's name.
     pub name: String,
+    /// Its addresses, with their prefix lengths.
+    #[serde(default)]
+    pub addresses: Vec<String>,
     /// Its MTU in bytes.
     pub mtu: u32,
     /// True if super-packets (GSO, GRO) pass through it.
@@ -138,8 +151,17 @@ pub struct PeerStatus {
     pub name: String,
     /// The address that datagrams go to now, if one is known.
     pub endpoint: Option<String>,
+    /// The prefixes that are routed to it.
+    #[serde(default)]
+    pub prefixes: Vec<String>,
     /// The state of the peer.
     pub state: PeerState,
+    /// The time for which it has been up, or not up.
+    #[serde(default)]
+    pub state_for_ns: u64,
+    /// Its traffic in the last seconds; none in the first ones.
+    #[serde(default)]
+    pub recent: Option<RecentTraffic>,
     /// The problems with it, the oldest first. Empty if none is known.
     #[serde(default)]
     pub problems: Vec<ProblemStatus>,

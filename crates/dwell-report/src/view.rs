@@ -13,11 +13,10 @@ use crate::table::{Column, Table};
 /// The explanation of the column `saved`.
 const SAVED: &str = "saved: against the same packets sent without dwell, all headers counted\n";
 
-/// Describes the state of a node in a screenful of plain text. Ends with a line end.
+/// Describes the state of a node in plain text: what is asked first, then the details. Ends with a line end.
 pub fn status_text(status: &Status) -> String {
-    let mut out = node_lines(status) + &problems(status);
+    let mut out = crate::answer(status) + &problems(status) + "\n" + &node_lines(status);
     if status.peers.is_empty() {
-        out.push_str("\nno peers\n");
         return out;
     }
     let tables = [(links(status), ""), (sent(status), SAVED), (received(status), "")];
@@ -421,11 +420,11 @@ mod tests {
     #[test]
     fn a_node_fills_a_screen() {
         let expected = "\
+hub: path_mtu for 12.00 s: Datagrams of 1472 bytes do not arrive there. Raise the path's MTU.
+
 site-a: dwell 0.1.0, running for 1 h 0 min, 1.0 % of a CPU
 dwell0: MTU 1420, offload on, read 1,000 packets (1.2 MB), wrote 900 packets (90.0 kB)
 dropped before a peer was known: no_route 3
-
-hub: path_mtu for 12.00 s: Datagrams of 1472 bytes do not arrive there. Raise the path's MTU.
 
 peer  state  endpoint           security  scheme  codec       rate  round trip  last received
 hub   up     198.51.100.7:7733  psk       packet  zstd   10 Mbit/s     42.0 ms     1.00 s ago
@@ -450,7 +449,8 @@ hub: 12.0 kB wait there for the link to here, for 9.6 ms
 hub: class meters: 70 packets sent, 60 compressed, 5 dropped, 5 received; p99 28.1 ms
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
-        assert_eq!(status_text(&example()), expected);
+        let first = crate::answer(&example());
+        assert_eq!(status_text(&example()), format!("{first}\n{expected}"));
     }
 
     #[test]
@@ -545,6 +545,6 @@ hub: dropped records of contexts: late 2
     #[test]
     fn an_empty_node_has_no_tables() {
         let text = status_text(&Status { name: "a".into(), ..Status::default() });
-        assert!(text.ends_with("\nno peers\n"), "{text}");
+        assert!(text.starts_with("a has no peers"), "{text}");
     }
 }

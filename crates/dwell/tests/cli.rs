@@ -172,7 +172,7 @@ fn a_check_speaks_json() {
 #[test]
 fn a_relay_does_not_start_with_errors() {
     let directory = Directory::new("relay");
-    let file = directory.write("a.toml", "[node]\nmtu = 1\n");
+    let file = directory.write("a.toml", "[node]\nmtu = 1\ntun = 2\n");
     assert_fails(&["relay", "--config", &file], "a.toml:2: [node], `mtu`: must be a whole number");
     assert_fails(&["relay", "--config", &file], "a.toml has 2 errors");
     assert_fails(
@@ -257,7 +257,8 @@ fn a_status_is_shown() {
     let answering = node(&socket, vec![status_json(), later]);
     let status = run(&["status", "--socket", &socket]);
     assert_eq!(status.status.code(), Some(0), "{status:?}");
-    assert!(out(&status).starts_with("site-a: dwell "), "{}", out(&status));
+    assert!(out(&status).starts_with("site-a is not up\nhub does not answer"), "{}", out(&status));
+    assert!(out(&status).contains("site-a: dwell "), "{}", out(&status));
     assert!(out(&status).contains("sent to"));
 
     // As JSON it is what the node said, also what this version does not know.

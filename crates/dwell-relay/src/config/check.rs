@@ -142,6 +142,13 @@ impl Config {
             warnings.extend(self.own_as_the_peers(peer));
         }
         warnings.extend(self.carried_past_site());
+        if self.peers.is_empty() {
+            warnings.push(
+                "there is no peer yet: paste the line that `dwell invite` prints at the other end, or \
+                 write a [[peer]]"
+                    .to_owned(),
+            );
+        }
         if self.node.user.as_deref() == Some("nobody") {
             warnings.push(
                 "user = \"nobody\" is the user of other programs too, which could share the relay's \

@@ -27,6 +27,15 @@ impl Config {
         let file = path.display().to_string();
         let text = read_text(path, CONFIG_BYTES_MAX)
             .map_err(|error| FileErrors::whole_file(&file, explain(&error)))?;
+        Self::load_text(&text, path)
+    }
+
+    /// The same for the text that is in that file, or is to be.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load_text(text: &str, path: &Path) -> Result<Self, FileErrors> {
+        let file = path.display().to_string();
         let directory = path.parent().unwrap_or(Path::new(""));
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = if value::is_name(&host_name) { &host_name } else { "dwell" };
@@ -38,7 +47,7 @@ impl Config {
             dictionaries: &RefCell::default(),
             has_private: false,
         };
-        read::parse(&text, &file, name, &secrets)
+        read::parse(text, &file, name, &secrets)
     }
 }
 

@@ -20,6 +20,7 @@ mod protection;
 mod public_key;
 mod read;
 mod secret;
+mod site;
 mod table;
 mod value;
 
@@ -48,6 +49,8 @@ pub use history::HistoryMode;
 pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
 pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};
+pub use site::{PAIRING_KEYS, PairingConfig, SAVINGS_KEYS, SavingsConfig};
+pub use value::is_name;
 
 /// The UDP port that a relay listens on if none is configured.
 pub const PORT: u16 = 7733;
@@ -56,11 +59,15 @@ pub const PORT: u16 = 7733;
 pub const SCHEMES: [&str; 17] = dwell_policy::PRESETS;
 
 /// The configuration of a relay.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// The node itself.
     pub node: NodeConfig,
-    /// Its peers, in the order of the file. At least one.
+    /// What it says of itself to those who are to become peers.
+    pub pairing: PairingConfig,
+    /// The account of what was saved.
+    pub savings: SavingsConfig,
+    /// Its peers, in the order of the file. None before the first has joined.
     pub peers: Vec<PeerConfig>,
     /// Classes of packets, in the order of the file.
     pub classes: Vec<ClassConfig>,

@@ -16,8 +16,8 @@ use super::error::Errors;
 use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
-    Config, Endpoint, FailMode, HistoryMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
-    Secret, check, class, dictionary, exceptions, history, value,
+    Config, Endpoint, FailMode, HistoryMode, NodeConfig, PairingConfig, PeerConfig, RateConfig,
+    ReadSecretError, Secret, check, class, dictionary, exceptions, history, site, value,
 };
 
 /// Functions that read the secret in a file.
@@ -35,7 +35,7 @@ pub(super) struct Secrets<'s> {
     pub(super) has_private: bool,
 }
 
-const TABLES: [&str; 5] = ["node", "defaults", "peer", "class", "metrics"];
+const TABLES: [&str; 7] = ["node", "defaults", "peer", "class", "metrics", "pairing", "savings"];
 
 /// The keys of `[metrics]`.
 pub const METRICS_KEYS: [&str; 1] = ["listen"];
@@ -142,6 +142,12 @@ fn read_document(
         table.refuse_unknown(&METRICS_KEYS, |_| None, errors);
         node.metrics = table.get("listen", errors, value::metrics_listen).map(|it| it.value);
     }
+    let pairing = match sub_table(document, "pairing", errors) {
+        Some(table) => site::read_pairing(&table, errors),
+        None => PairingConfig::default(),
+    };
+    let savings = sub_table(document, "savings", errors);
+    let savings = site::read_savings(savings.as_ref(), &node.name, errors);
     let defaults = match sub_table(document, "defaults", errors) {
         Some(table) => {
             refuse_unknown_defaults(&table, errors);
@@ -157,7 +163,8 @@ fn read_document(
         .collect();
     check::across(&node, &peers, errors);
     let classes = class::read(&class_tables(document, errors), errors);
-    Some(Config { node, peers: peers.into_iter().map(|peer| peer.config).collect(), classes })
+    let peers = peers.into_iter().map(|peer| peer.config).collect();
+    Some(Config { node, pairing, savings, peers, classes })
 }
 
 fn not_toml(text: &str, error: &toml::de::Error) -> String {
@@ -183,8 +190,8 @@ fn refuse_unknown_tables(document: &DeTable<'_>, errors: &mut Errors<'_>) {
                 .replace("`peer`", "`[[peer]]`")
                 .replace("`class`", "`[[class]]`")
                 .replace(
-                    "the keys here are node, defaults, peer, class, metrics",
-                    "use [node], [defaults], [[peer]], [[class]], [metrics]",
+                    "the keys here are node, defaults, peer, class, metrics, pairing, savings",
+                    "use [node], [defaults], [[peer]], [[class]], [metrics], [pairing], [savings]",
                 ),
             _ if NODE_KEYS.contains(&name) && name != "name" => "put it under [node]".to_owned(),
             _ if PEER_KEYS.contains(&name) => "put it under [[peer]] or [defaults]".to_owned(),
@@ -213,21 +220,13 @@ fn sub_table<'t>(
 
 /// The tables of the peers; what has the wrong shape is reported and left out.
 fn peer_tables<'t>(document: &'t DeTable<'t>, errors: &mut Errors<'_>) -> Vec<Table<'t>> {
-    let Some(value) = document.get("peer") else {
-        let message = "there is no peer: add at least one [[peer]]".to_owned();
-        errors.add(None, None, message);
-        return Vec::new();
-    };
+    let Some(value) = document.get("peer") else { return Vec::new() };
     let line = errors.line_of(value.span().start);
     let items = value.get_ref().as_array();
     let tables: Option<Vec<_>> = items.and_then(|items| {
         items.iter().map(|item| Some((item.get_ref().as_table()?, item.span().start))).collect()
     });
     match tables {
-        Some(tables) if tables.is_empty() => {
-            errors.add(Some(line), None, "there is no peer: add at least one [[peer]]".to_owned());
-            Vec::new()
-        }
         Some(tables) => tables
             .into_iter()
             .enumerate()

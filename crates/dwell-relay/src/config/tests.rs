@@ -75,9 +75,15 @@ fn the_sample_has_the_default_values() {
     assert_eq!(config.warnings(), [""; 0]);
 }
 
+fn all_keys() -> impl Iterator<Item = &'static str> {
+    let tables = [&METRICS_KEYS[..], &PAIRING_KEYS, &SAVINGS_KEYS];
+    let keys = NODE_KEYS.iter().chain(&PEER_KEYS).chain(&CLASS_KEYS);
+    keys.copied().chain(tables.into_iter().flatten().copied())
+}
+
 #[test]
 fn the_sample_has_every_key() {
-    for key in NODE_KEYS.iter().chain(&PEER_KEYS).chain(&CLASS_KEYS) {
+    for key in all_keys() {
         let found = sample()
             .lines()
             .any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = ")));
@@ -88,7 +94,7 @@ fn the_sample_has_every_key() {
 #[test]
 fn the_manual_has_every_key_and_its_default() {
     let manual = include_str!("../../../../docs/configuration.md");
-    for key in NODE_KEYS.iter().chain(&PEER_KEYS).chain(&CLASS_KEYS) {
+    for key in all_keys() {
         assert!(manual.contains(&format!("| `{key}` | ")), "{key}");
     }
     for line in sample().lines().filter(|line| line.contains(" = ") && !line.starts_with('#')) {
@@ -108,6 +114,14 @@ fn the_manuals_example_works() {
     let example = manual.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let config = parse(example).unwrap();
     assert_eq!(config.peers[0].rate, RateConfig::Fixed(Rate::from_mbps(10)));
+}
+
+#[test]
+fn a_node_may_wait_for_its_first_peer() {
+    let config = parse("[node]\nname = \"hub\"\n").unwrap();
+    assert!(config.peers.is_empty());
+    assert!(config.warnings()[0].contains("there is no peer yet"), "{:?}", config.warnings());
+    assert_eq!(config.savings.file, Some("/var/lib/dwell/hub.savings".into()));
 }
 
 #[test]
@@ -140,6 +154,13 @@ fn every_key_reaches_its_field() {
         transit = true
         local = ["10.1.0.0/16"]
 
+        [pairing]
+        endpoints = ["hub.example.net:7733", "192.0.2.1:1"]
+        prefixes = ["10.1.0.0/24"]
+        [savings]
+        file = "none"
+        cost_per_gb = 4
+        currency = "USD"
         [metrics]
         listen = "127.0.0.1:9478"
 
@@ -200,6 +221,11 @@ fn every_key_reaches_its_field() {
             local: vec!["10.1.0.0/16".parse().unwrap()],
         }
     );
+    let endpoints = ["hub.example.net:7733", "192.0.2.1:1"].map(|at| at.parse().unwrap());
+    let prefixes = vec!["10.1.0.0/24".parse().unwrap()];
+    assert_eq!(config.pairing, PairingConfig { endpoints: endpoints.into(), prefixes });
+    let savings = SavingsConfig { file: None, cost_per_gb: Some(4.0), currency: "USD".to_owned() };
+    assert_eq!(config.savings, savings);
     assert_eq!(
         config.peers,
         [PeerConfig {

@@ -106,7 +106,8 @@ pub(super) fn name(value: &DeValue<'_>) -> Read<String> {
     ))
 }
 
-pub(super) fn is_name(name: &str) -> bool {
+/// Returns true if this can be the name of a node, a peer or a class.
+pub fn is_name(name: &str) -> bool {
     (1..=63).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))

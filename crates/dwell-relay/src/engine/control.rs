@@ -42,10 +42,13 @@ impl Engine {
             Ok(config) => config,
             Err(error) => {
                 tracing::error!("the configuration is not taken, the old one stays: {error}");
+                self.configuration.reloads += 1;
+                self.configuration.refused = Some(error.to_string());
                 return;
             }
         };
-        if let Some(keys) = waits_for_restart(&self.config.node, &config.node) {
+        let waits = waits_for_restart(&self.config.node, &config.node);
+        if let Some(keys) = &waits {
             tracing::warn!(
                 "{keys}: what the configuration says now needs a restart; the rest is taken"
             );
@@ -63,6 +66,7 @@ impl Engine {
             seccomp: kept.seccomp,
             ..config.node
         };
+        config.savings.file = self.config.savings.file.clone();
         let endpoints = addresses(&config);
         self.node.farewell(&mut self.env, &config);
         self.flush();
@@ -73,6 +77,10 @@ impl Engine {
         self.connect_peers();
         self.look_up_names();
         self.touched = (0..self.node.peer_count()).collect();
+        self.configuration.reloads += 1;
+        self.configuration.refused = None;
+        self.configuration.waits_for_restart = waits;
+        self.look_at_counters();
         match self.sync_routes() {
             Ok(()) => tracing::info!("configuration taken"),
             Err(error) => tracing::error!("{error}"),
@@ -116,6 +124,13 @@ impl Engine {
         }
     }
 
+    /// Takes the peers' counters into the account.
+    pub(super) fn look_at_counters(&mut self) {
+        let now = Clock::now();
+        let status = self.node.status(now);
+        self.account.look(&status, now);
+    }
+
     pub(super) fn present(&self) -> Status {
         let now = Clock::now();
         let mut status = self.node.status(now);
@@ -124,7 +139,10 @@ impl Engine {
         status.uptime_ns = now.since_ns(self.started);
         status.cpu_ns = Clock::process_cpu_ns();
         status.seccomp = self.confined;
+        status.configuration = self.configuration.clone();
+        self.account.fill(&mut status, &self.config.savings, now);
         status.tun.name = self.config.node.tun.clone();
+        status.tun.addresses = self.config.node.addresses.iter().map(ToString::to_string).collect();
         status.tun.mtu = u32::from(self.tun_mtu);
         status.tun.offload = self.env.tun.as_ref().is_some_and(Tun::offload);
         status.tun.rx_packets = self.read.packets;

@@ -143,6 +143,7 @@ impl Engine {
             tracing::error!("{error}");
         }
         self.route_care.verify_soon(now);
+        self.look_at_counters();
     }
 
     /// Asks the kernel what it knows of the path to a peer.

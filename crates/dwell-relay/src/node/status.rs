@@ -52,6 +52,7 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
     PeerStatus {
         name: config.name.clone(),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
+        prefixes: config.prefixes.iter().map(ToString::to_string).collect(),
         state: peer.state,
         problems: peer.problems.status(now),
         security: config.security.name().to_owned(),
@@ -77,6 +78,9 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         beyond_ns: peer.bottleneck.queue_ns(),
         deadlines: peer.deadlines.status(),
         traffic: peer.classes.status(),
+        // The driver knows the time since when.
+        state_for_ns: 0,
+        recent: None,
         one_way_ns: peer.deadlines.one_way_ns(config.one_way_delay_ns),
         classes: peer.port.learned_classes().take(CLASSES_MAX).map(ClassStatus::learned).collect(),
     }

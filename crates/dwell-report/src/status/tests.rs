@@ -20,8 +20,24 @@ pub(crate) fn example() -> Status {
         uptime_ns: 3_600_000_000_000,
         cpu_ns: 36_000_000_000,
         seccomp: true,
+        configuration: ConfigurationStatus {
+            path: "/etc/dwell/relay.toml".into(),
+            reloads: 1,
+            refused: None,
+            waits_for_restart: None,
+        },
+        savings: SavingsStatus {
+            kept: true,
+            today: Saved { plain_bytes: 2_000_000_000, taken_bytes: 1_100_000_000 },
+            days_30: Saved { plain_bytes: 20_000_000_000, taken_bytes: 12_000_000_000 },
+            total: Saved { plain_bytes: 100_000_000_000, taken_bytes: 60_000_000_000 },
+            total_days: 120,
+            cost_per_gb: Some(4.5),
+            currency: "EUR".into(),
+        },
         tun: TunStatus {
             name: "dwell0".into(),
+            addresses: vec!["10.77.0.1/24".into()],
             mtu: 1420,
             offload: true,
             rx_packets: 1000,
@@ -34,7 +50,17 @@ pub(crate) fn example() -> Status {
         peers: vec![PeerStatus {
             name: "hub".into(),
             endpoint: Some("198.51.100.7:7733".into()),
+            prefixes: vec!["10.0.0.0/8".into(), "10.77.0.2/32".into()],
             state: PeerState::Up,
+            state_for_ns: 3_000_000_000_000,
+            recent: Some(RecentTraffic {
+                window_ns: 8_000_000_000,
+                offered_bps: 8_000_000,
+                link_bps: 4_400_000,
+                received_bps: 2_000_000,
+                received_link_bps: 1_000_000,
+                utilisation_ppm: Some(440_000),
+            }),
             problems: vec![ProblemStatus {
                 problem: "path_mtu".into(),
                 for_ns: 12_000_000_000,
@@ -180,8 +206,35 @@ const EXAMPLE_JSON: &str = r#"{
   "uptime_ns": 3600000000000,
   "cpu_ns": 36000000000,
   "seccomp": true,
+  "configuration": {
+    "path": "/etc/dwell/relay.toml",
+    "reloads": 1,
+    "refused": null,
+    "waits_for_restart": null
+  },
+  "savings": {
+    "kept": true,
+    "today": {
+      "plain_bytes": 2000000000,
+      "taken_bytes": 1100000000
+    },
+    "days_30": {
+      "plain_bytes": 20000000000,
+      "taken_bytes": 12000000000
+    },
+    "total": {
+      "plain_bytes": 100000000000,
+      "taken_bytes": 60000000000
+    },
+    "total_days": 120,
+    "cost_per_gb": 4.5,
+    "currency": "EUR"
+  },
   "tun": {
     "name": "dwell0",
+    "addresses": [
+      "10.77.0.1/24"
+    ],
     "mtu": 1420,
     "offload": true,
     "rx_packets": 1000,
@@ -197,7 +250,20 @@ const EXAMPLE_JSON: &str = r#"{
     {
       "name": "hub",
       "endpoint": "198.51.100.7:7733",
+      "prefixes": [
+        "10.0.0.0/8",
+        "10.77.0.2/32"
+      ],
       "state": "up",
+      "state_for_ns": 3000000000000,
+      "recent": {
+        "window_ns": 8000000000,
+        "offered_bps": 8000000,
+        "link_bps": 4400000,
+        "received_bps": 2000000,
+        "received_link_bps": 1000000,
+        "utilisation_ppm": 440000
+      },
       "problems": [
         {
           "problem": "path_mtu",

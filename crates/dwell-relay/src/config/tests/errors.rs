@@ -15,8 +15,17 @@ fn unknown_keys_are_reported_with_the_nearest() {
     assert!(node_error("nmae = \"x\"").contains("did you mean `name`?"));
     let error = |text: &str| error(&format!("{text}\n{MINIMAL}"));
     assert!(error("[nod]").contains("a.toml:1: `nod` is unknown here: did you mean `node`?"));
-    assert!(error("[other]").contains("use [node], [defaults], [[peer]], [[class]], [metrics]"));
+    assert!(
+        error("[other]").contains(
+            "use [node], [defaults], [[peer]], [[class]], [metrics], [pairing], [savings]"
+        )
+    );
     assert!(error("[metrics]\nport = 1").contains("there is no key `port` here"));
+    assert!(error("[pairing]\nendpoints = [\"1\"]").contains("[pairing], `endpoints`"));
+    assert!(error("[savings]\nfile = \"a\"").contains("must be an absolute path"));
+    assert!(error("[savings]\ncost_per_gb = \"4\"").contains("must be the price of a gigabyte"));
+    assert!(error("[savings]\ncost_per_gb = nan").contains("must be the price of a gigabyte"));
+    assert!(error("[savings]\ncurrency = \"\\u001b[0m\"").contains("must be a currency"));
     assert!(error("[metrics]\nlisten = \"x\"").contains("must be an IP address and a port"));
     assert!(error("tun = \"x\"").contains("put it under [node]"));
     assert!(error("rate = \"x\"").contains("put it under [[peer]] or [defaults]"));
@@ -155,8 +164,6 @@ fn what_every_peer_needs_is_reported() {
     );
     assert!(without("psk_file").contains("or psk_file = \"FILE\" (`dwell genpsk --out FILE`"));
     assert!(without("psk_file").contains("or security = \"none\" if"));
-    assert!(error("").contains("a.toml: there is no peer: add at least one [[peer]]"));
-    assert!(error("peer = []").contains("there is no peer"));
     assert!(error("[peer]\nname = \"x\"").contains("with two brackets each: [[peer]]"));
     assert!(error(&format!("node = 1\n{MINIMAL}")).contains("`node` must be a table"));
     assert!(error(&MINIMAL.replace("\"10.0.0.0/8\"", "")).contains("it has no prefixes"));
