@@ -1,4 +1,4 @@
-//! What must hold of two of `dwell-relay`'s nodes, whatever happens to the datagrams between them.
+//! What must hold of the lines by which nodes are paired, and of two of `dwell-relay`'s nodes, whatever happens to the datagrams between them.
 //!
 //! The input is a script: a byte that says how the ends know each other, then steps. Both ends run in
 //! virtual time. What the script may do is what somebody on the path may, and what befalls machines:
@@ -15,6 +15,8 @@ use std::path::Path;
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_relay::config::{Config, ReadSecretError, Secret};
+use dwell_relay::pairing::edit::{NewPeer, add_peer, remove_peer};
+use dwell_relay::pairing::{LISTED_MAX, Line};
 use dwell_relay::trust::public_key;
 use end::{End, Flight};
 
@@ -45,6 +47,33 @@ pub fn psk(bytes: &[u8]) {
 /// Two ends that have key pairs, and know each other's public key, or think so.
 pub fn noise(bytes: &[u8]) {
     play(true, bytes);
+}
+
+/// A line that somebody pasted: what is accepted is written as it was read, and what it says can be put into
+/// a configuration and taken out again.
+pub fn pairing(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    // The fuzzer can't guess a check sum.
+    let parsed = text.parse().or_else(|_| Line::summed(&text).parse::<Line>());
+    let Ok(line) = parsed else { return };
+    assert_eq!(line.to_string().parse(), Ok(line.clone()));
+    assert!(line.prefixes.len() <= LISTED_MAX && line.endpoints.len() <= LISTED_MAX);
+    let peer = NewPeer {
+        name: line.name,
+        public_key: line.public_key,
+        endpoint: line.endpoints.into_iter().next(),
+        prefixes: line.prefixes,
+        psk_file: None,
+        rate: None,
+    };
+    let before = "[node]\nlisten = \"[::]:1\"\nprivate_key_file = \"1\"\n";
+    let with_peer = add_peer(before, &peer).expect("any line can be added");
+    match Config::parse(&with_peer, "fuzz.toml", &read) {
+        Ok(config) => assert_eq!(config.peers[0].prefixes, peer.prefixes),
+        // Contradictions are the configuration's to find; each is one of the peer's.
+        Err(errors) => assert!(errors.errors.iter().all(|error| error.place.is_some()), "{errors}"),
+    }
+    assert_eq!(remove_peer(&with_peer, &peer.name).as_deref(), Ok(before));
 }
 
 fn play(keyed: bool, bytes: &[u8]) {

@@ -38,3 +38,8 @@ fn relay_psk() {
 fn relay_noise() {
     replay("relay_noise", fuzz_relay::noise);
 }
+
+#[test]
+fn relay_pairing() {
+    replay("relay_pairing", fuzz_relay::pairing);
+}

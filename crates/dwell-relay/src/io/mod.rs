@@ -7,6 +7,7 @@
 pub mod address;
 pub mod clock;
 mod coalesce;
+pub mod echo;
 pub mod poller;
 pub mod route;
 pub mod signal;

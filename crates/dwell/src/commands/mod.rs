@@ -7,20 +7,28 @@ mod check;
 mod demo;
 mod genkey;
 mod genpsk;
+mod init;
 mod interrupt;
+mod invite;
+mod join;
 mod key_file;
 mod lab;
 mod lab_setup;
 mod man;
+mod node;
+mod peer;
 mod proxy;
 mod pubkey;
 mod recv;
 mod relay;
 mod send;
 mod sim;
+mod site;
 mod status;
 mod trace;
 mod transfer;
+mod up;
+mod verify;
 mod whole_file;
 
 use std::process::ExitCode;
@@ -31,12 +39,18 @@ use crate::logging::{self, Logging};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(Box<init::Init>),
+    Join(Box<join::Join>),
+    Up(up::Up),
+    Verify(verify::Verify),
+    Status(status::Status),
+    Peer(peer::Peer),
+    Invite(invite::Invite),
     Relay(relay::Relay),
     Proxy(proxy::Proxy),
     Send(send::SendCommand),
     Recv(recv::Recv),
     Check(check::Check),
-    Status(status::Status),
     Genkey(genkey::Genkey),
     Pubkey(pubkey::Pubkey),
     Genpsk(genpsk::Genpsk),
@@ -53,10 +67,19 @@ impl Command {
     pub(crate) fn run(self, logging: &Logging) -> anyhow::Result<ExitCode> {
         // How much the relay logs is for its configuration to say, and a lab is to be entered
         // before anything else happens.
-        if !matches!(self, Self::Relay(_) | Self::Demo(_) | Self::Lab(_)) {
+        if !matches!(
+            self,
+            Self::Relay(_) | Self::Up(_) | Self::Join(_) | Self::Demo(_) | Self::Lab(_)
+        ) {
             logging.start(logging::DEFAULT)?;
         }
         match self {
+            Self::Init(command) => command.run(),
+            Self::Join(command) => command.run(logging),
+            Self::Up(command) => command.run(logging),
+            Self::Verify(command) => command.run(),
+            Self::Peer(command) => command.run(),
+            Self::Invite(command) => command.run(),
             Self::Relay(command) => command.run(logging),
             Self::Proxy(command) => command.run(),
             Self::Send(command) => command.run(),

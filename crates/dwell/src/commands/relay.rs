@@ -1,6 +1,6 @@
 //! `dwell relay`: runs a relay until it is asked to stop.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dwell_relay::config::Config;
@@ -40,21 +40,30 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(crate) fn run(self, logging: &Logging) -> anyhow::Result<ExitCode> {
-        let config = match Config::load(&self.config) {
-            Ok(config) => config,
-            Err(errors) => {
-                check::complain(&errors);
-                return Ok(ExitCode::FAILURE);
-            }
-        };
-        logging.start(config.node.log)?;
-        let memory = config.memory_warning(memory::machine_bytes());
-        for warning in config.warnings().into_iter().chain(memory) {
-            tracing::warn!("{warning}");
-        }
-        // Each peer has a socket.
-        descriptors::raise();
-        dwell_relay::run(&self.config, config, self.journal.as_deref())?;
-        Ok(ExitCode::SUCCESS)
+        run(&self.config, self.journal.as_deref(), logging)
     }
+}
+
+/// Runs a relay with this configuration file until it is asked to stop.
+pub(super) fn run(
+    path: &Path,
+    journal: Option<&Path>,
+    logging: &Logging,
+) -> anyhow::Result<ExitCode> {
+    let config = match Config::load(path) {
+        Ok(config) => config,
+        Err(errors) => {
+            check::complain(&errors);
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    logging.start(config.node.log)?;
+    let memory = config.memory_warning(memory::machine_bytes());
+    for warning in config.warnings().into_iter().chain(memory) {
+        tracing::warn!("{warning}");
+    }
+    // Each peer has a socket.
+    descriptors::raise();
+    dwell_relay::run(path, config, journal)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,18 +1,17 @@
 //! `dwell status`: asks a running node what it does.
 
-use std::io::{self, IsTerminal as _, Read as _};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use dwell_relay::config::NodeConfig;
-use dwell_report::status::SCHEMA;
+use anyhow::Context as _;
 use dwell_report::{proxy, proxy_text, status_text};
 use serde_json::Value;
 
 use dwell_cli::terminal;
+
+use super::node::{ask, named, the_only_node};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -112,101 +111,5 @@ impl Status {
             }
         };
         Ok(text)
-    }
-}
-
-/// The socket of the node, or of this user's proxy, that has this name.
-fn named(name: &str) -> PathBuf {
-    let relay = NodeConfig::default_status(name);
-    dwell_proxy::default_status(name).filter(|path| path.exists()).unwrap_or(relay)
-}
-
-/// The sockets in a directory, which need not exist. One whose process has ended is none.
-fn sockets_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    match std::fs::read_dir(directory) {
-        Ok(entries) => Ok(entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
-            .filter(|path| !is_abandoned(path))
-            .collect()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error).with_context(|| format!("{} can't be read", directory.display())),
-    }
-}
-
-fn is_abandoned(path: &Path) -> bool {
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    UnixStream::connect(path).is_err_and(refused)
-}
-
-/// The socket of the one node, or proxy of this user, that has it where it is by default.
-fn the_only_node() -> anyhow::Result<PathBuf> {
-    let example = NodeConfig::default_status("NAME");
-    let directory = example.parent().unwrap_or(Path::new("/"));
-    let mut sockets = sockets_in(directory)?;
-    if let Some(own) = dwell_proxy::status_directory().filter(|own| own != directory) {
-        sockets.extend(sockets_in(&own)?);
-    }
-    match &sockets[..] {
-        [socket] => Ok(socket.clone()),
-        [] => bail!(
-            "no node has a status socket in {}: is `dwell relay` or `dwell proxy` running? If its \
-             socket is elsewhere, add --socket PATH",
-            directory.display()
-        ),
-        several => {
-            let mut names: Vec<_> = several
-                .iter()
-                .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
-                .collect();
-            names.sort();
-            bail!("several nodes run here, name one of them: {}", names.join(", "))
-        }
-    }
-}
-
-/// A node answers at once; this is for one that hangs.
-const TIMEOUT: Duration = Duration::from_secs(5);
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
-
-/// The JSON document that the node answers with.
-fn ask(path: &Path) -> anyhow::Result<Value> {
-    tracing::debug!(socket = %path.display(), "asking");
-    let shown = path.display();
-    let mut answer = Vec::new();
-    let stream = UnixStream::connect(path).map_err(|error| explain(error, path))?;
-    stream
-        .set_read_timeout(Some(TIMEOUT))
-        .and_then(|()| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                anyhow::anyhow!("the node at {shown} does not answer: it hangs or is overloaded")
-            }
-            _ => anyhow::Error::new(error).context(format!("the answer of {shown} is cut short")),
-        })?;
-    let status: Value = serde_json::from_slice(&answer)
-        .with_context(|| format!("{shown} does not answer with JSON: is it dwell that answers?"))?;
-    let schema = status.get("schema").and_then(Value::as_u64);
-    ensure!(
-        schema == Some(u64::from(SCHEMA)),
-        "the node at {shown} speaks another version of the status format than this program \
-         ({SCHEMA}): use the same dwell as the node"
-    );
-    Ok(status)
-}
-
-fn explain(error: io::Error, path: &Path) -> anyhow::Error {
-    let path = path.display();
-    match error.kind() {
-        io::ErrorKind::NotFound => anyhow::anyhow!(
-            "there is no socket {path}: is `dwell relay` running, with its status there?"
-        ),
-        io::ErrorKind::ConnectionRefused => {
-            anyhow::anyhow!("no node listens at {path} any more: start `dwell relay` again")
-        }
-        io::ErrorKind::PermissionDenied => {
-            anyhow::anyhow!("{path} may not be opened by this user: use sudo")
-        }
-        _ => anyhow::Error::new(error).context(format!("{path} can't be opened")),
     }
 }

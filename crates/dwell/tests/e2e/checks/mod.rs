@@ -13,6 +13,7 @@ mod life;
 mod links;
 mod monitor;
 mod mtu;
+mod pairing;
 mod ports;
 mod programs;
 mod proxy;
@@ -58,6 +59,8 @@ pub(crate) const ALL: &[Check] = &[
     ("downloads_packet_zstd_keyed", keys::downloads),
     ("a_wrong_public_key_gets_no_answer", keys::wrong_key),
     ("a_relay_has_the_least_privileges", keys::privileges),
+    ("two_sites_pair_by_two_lines", pairing::two_sites),
+    ("verify_names_what_is_wrong", pairing::mistakes),
     ("prometheus_reads_a_relay", monitor::prometheus),
     ("iperf3_there_and_back", programs::iperf3),
     ("rsync_copies_a_tree", programs::rsync),

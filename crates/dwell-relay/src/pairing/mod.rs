@@ -1,0 +1,13 @@
+//! Pairing: two nodes come to know each other by a line of text in each direction.
+//!
+//! * [`Line`]: what is pasted from one end to the other. It has no secrets.
+//! * [`address`]: which tunnel addresses are suggested.
+//! * [`edit`]: what becomes of configuration files; their comments stay.
+//!
+//! All of it is pure: text in, text out. The program brings files and terminals.
+
+pub mod address;
+pub mod edit;
+mod line;
+
+pub use line::{LINE_LEN_MAX, LISTED_MAX, Line, LineError, LineKind};

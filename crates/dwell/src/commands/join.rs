@@ -1,0 +1,363 @@
+//! `dwell join`: takes the other end's line, and makes it a peer.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use dwell_relay::config::{Config, Endpoint, PeerConfig, PublicKey, Security};
+use dwell_relay::pairing::edit::{self, NewPeer};
+use dwell_relay::pairing::{LINE_LEN_MAX, Line, LineKind, address};
+use ipnet::IpNet;
+
+use super::init::{Own, listen_for, print_line};
+use super::node::Reloaded;
+use super::site::Site;
+use super::up;
+use crate::logging::{DEFAULT, Logging};
+use dwell_cli::terminal;
+
+const AFTER_HELP: &str = "\
+Examples:
+  sudo dwell join LINE                 the line that `dwell init` printed at the other end
+  sudo dwell join --prefix 10.2.0.0/24 --rate 2mbit LINE    without questions
+  sudo dwell join --up LINE            and run the relay at once
+  sudo dwell join < line.txt           from a file, or pasted
+  sudo dwell join --psk /etc/dwell/ab.psk LINE   with a key that both ends share, made by `dwell genpsk`
+
+Without a configuration it makes one. It prints the line that is to be pasted at the other end; given
+that one, it prints nothing more. A relay that runs takes the new peer at once.
+
+Exit codes:
+  0  the other end is a peer
+  1  it is not: the line is damaged, or contradicts the configuration
+  2  the command line is wrong";
+
+/// Make the other end a peer, by the line that it printed
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Join {
+    /// The line of the other end [default: from standard input]
+    line: Vec<String>,
+    #[command(flatten)]
+    own: Own,
+    #[command(flatten)]
+    options: Options,
+    /// Run the relay then, as `dwell up` does
+    #[arg(long)]
+    up: bool,
+    /// Print JSON: the line, the public key and the file
+    #[arg(long)]
+    json: bool,
+}
+
+/// How the other end is to be taken.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Options {
+    /// The file with a key that both ends share, to be mixed in; relative to the configuration
+    #[arg(long, value_name = "FILE")]
+    pub(super) psk: Option<PathBuf>,
+    /// The peer's name here, if it is not to be its own
+    #[arg(long = "as", value_name = "NAME")]
+    pub(super) alias: Option<String>,
+    /// Replace what the configuration says of that peer now
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+impl Join {
+    pub(crate) fn run(mut self, logging: &Logging) -> anyhow::Result<ExitCode> {
+        if !self.up {
+            logging.start(DEFAULT)?;
+        }
+        let line: Line = self.read_line()?.parse()?;
+        let path = self.own.config.clone();
+        let site = match Site::open(&path)? {
+            Some(site) => {
+                self.refuse_settings(&path)?;
+                site
+            }
+            None => self.create(&line)?,
+        };
+        let mut joining = Joining { site, line, options: self.options };
+        joining.check()?;
+        let outcome = joining.add()?;
+        let is_running = joining.site.reload()? != Reloaded::NotRunning;
+        let answer = joining.answer()?;
+        for warning in joining.site.config.warnings() {
+            terminal::complain("warning", &warning);
+        }
+        terminal::note(&outcome);
+        if let Some(answer) = &answer {
+            print_line(answer, &path, self.json)?;
+            if !self.json {
+                let quoted = answer.quoted();
+                terminal::note(&format!("\nAt the other end:  sudo dwell join {quoted}"));
+            }
+        }
+        drop(joining);
+        match (self.up, is_running) {
+            (true, _) => return up::run(&path, None, logging),
+            (false, true) => terminal::note("See whether it works:  sudo dwell verify"),
+            (false, false) => terminal::note(
+                "Start it here:  sudo dwell up\nSee whether it works:  sudo dwell verify",
+            ),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn read_line(&self) -> anyhow::Result<String> {
+        if !self.line.is_empty() {
+            // A shell may have split what a mail program had broken.
+            return Ok(self.line.concat());
+        }
+        let mut text = String::new();
+        if io::stdin().is_terminal() {
+            terminal::note("paste the line of the other end:");
+            io::stdin().lock().take(4 * LINE_LEN_MAX as u64).read_line_or_end(&mut text)?;
+        } else {
+            io::stdin().lock().take(4 * LINE_LEN_MAX as u64).read_to_string(&mut text)?;
+        }
+        Ok(text)
+    }
+
+    /// What a node that is there says of itself stands in its file.
+    fn refuse_settings(&self, path: &Path) -> anyhow::Result<()> {
+        let own = &self.own;
+        let given = [
+            ("--name", own.name.is_some()),
+            ("--prefix", !own.prefixes.is_empty()),
+            ("--endpoint", !own.endpoints.is_empty()),
+            ("--address", !own.addresses.is_empty()),
+            ("--listen", own.listen.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((option, _)) => bail!(
+                "{option} is for a node that is to be made, and {} is there: change it in that file, or \
+                 leave the option out",
+                path.display()
+            ),
+        }
+    }
+
+    fn create(&mut self, line: &Line) -> anyhow::Result<Site> {
+        if matches!(line.kind, LineKind::Answer { .. }) {
+            bail!(
+                "this line answers the offer of a node, and there is none here ({} is missing): paste it \
+                 at that node, or begin with `dwell init`",
+                self.own.config.display()
+            );
+        }
+        self.own.ask(line.endpoints.is_empty())?;
+        let mut new = self.own.node()?;
+        if let (true, LineKind::Offer { addresses }) = (new.addresses.is_empty(), &line.kind) {
+            new.addresses.clone_from(addresses);
+        }
+        if new.endpoints.is_empty() && line.endpoints.is_empty() {
+            bail!(
+                "neither end has an endpoint, so that neither could find the other: add --endpoint HOST:PORT \
+                 at the end that can be reached"
+            );
+        }
+        if new.listen.is_none() && new.endpoints.is_empty() {
+            // Its own port is its own affair; what counts is the family.
+            let v6 = listen_for(&line.endpoints).filter(|listen| listen.is_ipv6());
+            new.listen = v6.map(|listen| (listen.ip(), dwell_relay::config::PORT).into());
+        }
+        if let Some(psk) = &self.options.psk {
+            let near = self.own.config.parent().unwrap_or(Path::new("")).join(psk);
+            if !near.exists() {
+                bail!(
+                    "there is no {}: make it with `dwell genpsk --out FILE`, or copy it",
+                    near.display()
+                );
+            }
+        }
+        refuse_own_networks(line, &new.prefixes, &new.addresses)?;
+        Site::create(&self.own.config, &new)
+    }
+}
+
+/// The lines of a terminal end where its reader presses Enter, or at its end.
+trait ReadLineOrEnd {
+    fn read_line_or_end(self, text: &mut String) -> io::Result<()>;
+}
+
+impl<R: io::BufRead> ReadLineOrEnd for R {
+    fn read_line_or_end(mut self, text: &mut String) -> io::Result<()> {
+        // What a mail program broke is more than one line.
+        while self.read_line(text)? > 0 && !text.contains("sum=") && !text.trim().is_empty() {}
+        Ok(())
+    }
+}
+
+/// A node, and the line that it is given.
+pub(super) struct Joining {
+    pub(super) site: Site,
+    pub(super) line: Line,
+    pub(super) options: Options,
+}
+
+impl Joining {
+    /// Refuses what can't work, or would not be what anybody wants.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let (line, config) = (&self.line, &self.site.config);
+        let own = self.site.public_key()?;
+        if line.public_key == own {
+            bail!(
+                "this is the line of this node itself ({}): paste it at the other end. If the other end has \
+                 this key too, its files were copied: make it a key of its own with `dwell init` there",
+                config.node.name
+            );
+        }
+        if let LineKind::Answer { tag } = &line.kind
+            && *tag != Line::tag_of(&own)
+        {
+            bail!(
+                "this line answers another node, whose public key begins with {tag} (this one's begins \
+                 with {}): paste it there, or give {} this node's line (`dwell invite`)",
+                Line::tag_of(&own),
+                line.name
+            );
+        }
+        match (&self.options.psk, line.has_psk) {
+            (None, true) => bail!(
+                "{} mixes in a key that both ends share: copy its file here over a channel that nobody \
+                 else can read (scp), with mode 0600, and add --psk FILE",
+                line.name
+            ),
+            (Some(_), false) if matches!(line.kind, LineKind::Answer { .. }) => bail!(
+                "{} mixes in no shared key: leave --psk out, or let it join again with --psk",
+                line.name
+            ),
+            _ => {}
+        }
+        refuse_own_networks(line, &config.pairing.prefixes, &config.node.addresses)?;
+        let has_endpoint = !line.endpoints.is_empty() || !config.pairing.endpoints.is_empty();
+        if !has_endpoint {
+            bail!(
+                "neither end has an endpoint, so that neither could find the other: name the address that \
+                 this node is reached at under [pairing] in {}, endpoints = [\"HOST:PORT\"], or that of the \
+                 other one there",
+                self.site.path.display()
+            );
+        }
+        Ok(())
+    }
+
+    fn new_peer(&self) -> NewPeer {
+        let line = &self.line;
+        NewPeer {
+            name: self.options.alias.clone().unwrap_or_else(|| line.name.clone()),
+            public_key: line.public_key,
+            endpoint: endpoint_for(&line.endpoints, &self.site.config),
+            prefixes: line.prefixes.clone(),
+            psk_file: self.options.psk.clone(),
+            rate: None,
+        }
+    }
+
+    /// Makes the other end a peer, and says what happened.
+    pub(super) fn add(&mut self) -> anyhow::Result<String> {
+        let new = self.new_peer();
+        let path = self.site.path.display().to_string();
+        let mut text = self.site.text.clone();
+        let known = self.site.config.peers.iter();
+        let same =
+            |peer: &&PeerConfig| peer.name == new.name || key_of(peer) == Some(new.public_key);
+        let known: Vec<PeerConfig> = known.filter(same).cloned().collect();
+        if let [known] = &known[..]
+            && is_same(known, &new)
+        {
+            return Ok(format!("{} is a peer already: {path} stays as it is", new.name));
+        }
+        for known in &known {
+            if !self.options.force {
+                bail!(
+                    "there is a peer \"{}\" already, with {}: add --force to replace it, or --as NAME to call \
+                     this one otherwise",
+                    known.name,
+                    if key_of(known) == Some(new.public_key) {
+                        "the same key and other prefixes or another endpoint"
+                    } else {
+                        "another key"
+                    }
+                );
+            }
+            text = edit::remove_peer(&text, &known.name)?;
+        }
+        let text = edit::add_peer(&text, &new)?;
+        self.site.change(text)?;
+        let prefixes: Vec<_> = new.prefixes.iter().map(ToString::to_string).collect();
+        let word = if known.is_empty() { "added" } else { "replaced" };
+        Ok(format!("{word} the peer \"{}\" ({}) in {path}", new.name, prefixes.join(", ")))
+    }
+
+    /// The line for the other end, unless its line was the answer to ours.
+    pub(super) fn answer(&self) -> anyhow::Result<Option<Line>> {
+        if matches!(self.line.kind, LineKind::Answer { .. }) {
+            return Ok(None);
+        }
+        let tag = Line::tag_of(&self.line.public_key);
+        let kind = LineKind::Answer { tag };
+        self.site.line(kind, self.options.psk.is_some()).map(Some)
+    }
+}
+
+fn key_of(peer: &PeerConfig) -> Option<PublicKey> {
+    match &peer.security {
+        Security::Keys { peer, .. } => Some(*peer),
+        Security::Psk(_) | Security::None => None,
+    }
+}
+
+fn is_same(known: &PeerConfig, new: &NewPeer) -> bool {
+    let has_psk = matches!(&known.security, Security::Keys { psk: Some(_), .. });
+    known.name == new.name
+        && key_of(known) == Some(new.public_key)
+        && known.prefixes == new.prefixes
+        && known.endpoint == new.endpoint
+        && has_psk == new.psk_file.is_some()
+}
+
+/// The first endpoint that can be reached from where the node listens; names may be either.
+fn endpoint_for(endpoints: &[Endpoint], config: &Config) -> Option<Endpoint> {
+    let is_v4 = config.node.listen.is_ipv4();
+    let fits = |endpoint: &&Endpoint| endpoint.ip().is_none_or(|ip| ip.is_ipv4() == is_v4);
+    // One that does not fit is refused with what to do.
+    endpoints.iter().find(fits).or(endpoints.first()).cloned()
+}
+
+/// What is here is not at the other end.
+fn refuse_own_networks(line: &Line, own: &[IpNet], addresses: &[IpNet]) -> anyhow::Result<()> {
+    for theirs in &line.prefixes {
+        if let Some(own) = own
+            .iter()
+            .find(|own| *own == theirs || theirs.contains(*own) && theirs.prefix_len() > 0)
+        {
+            bail!(
+                "{theirs} is behind {} by its line, and {own} is behind this node: both sites can't have the \
+                 same network. If they were swapped, correct the prefixes (under [pairing]) and make the line \
+                 again; if both really use it, renumber one",
+                line.name
+            );
+        }
+        let is_theirs = |own: &&IpNet| address::host(own) == *theirs;
+        if let Some(own) = addresses.iter().find(is_theirs) {
+            bail!(
+                "{} has the tunnel address {} already: give this node another one, with --address for a new \
+                 node, or under [node] (addresses), for instance the next one of that network",
+                line.name,
+                own.addr()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Reads one peer's key, prefixes and so on, as options.
+pub(super) fn add_by_hand(site: &mut Site, new: &NewPeer) -> anyhow::Result<()> {
+    let text = edit::add_peer(&site.text, new)?;
+    site.change(text).with_context(|| format!("\"{}\" is not added", new.name))
+}

@@ -1,0 +1,168 @@
+//! Nodes that run on this machine: where they answer, what they say, and making them read their file again.
+
+use std::io::{self, Read as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use dwell_relay::config::NodeConfig;
+use dwell_report::Status;
+use dwell_report::status::SCHEMA;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The socket of the node, or of this user's proxy, that has this name.
+pub(super) fn named(name: &str) -> PathBuf {
+    let relay = NodeConfig::default_status(name);
+    dwell_proxy::default_status(name).filter(|path| path.exists()).unwrap_or(relay)
+}
+
+/// The sockets in a directory, which need not exist. One whose process has ended is none.
+fn sockets_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(directory) {
+        Ok(entries) => Ok(entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+            .filter(|path| !is_abandoned(path))
+            .collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("{} can't be read", directory.display())),
+    }
+}
+
+fn is_abandoned(path: &Path) -> bool {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    UnixStream::connect(path).is_err_and(refused)
+}
+
+/// The socket of the one node, or proxy of this user, that has it where it is by default.
+pub(super) fn the_only_node() -> anyhow::Result<PathBuf> {
+    let example = NodeConfig::default_status("NAME");
+    let directory = example.parent().unwrap_or(Path::new("/"));
+    let mut sockets = sockets_in(directory)?;
+    if let Some(own) = dwell_proxy::status_directory().filter(|own| own != directory) {
+        sockets.extend(sockets_in(&own)?);
+    }
+    match &sockets[..] {
+        [socket] => Ok(socket.clone()),
+        [] => bail!(
+            "no node has a status socket in {}: is `dwell relay` or `dwell proxy` running? If its \
+             socket is elsewhere, add --socket PATH",
+            directory.display()
+        ),
+        several => {
+            let mut names: Vec<_> = several
+                .iter()
+                .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
+                .collect();
+            names.sort();
+            bail!("several nodes run here, name one of them: {}", names.join(", "))
+        }
+    }
+}
+
+/// A node answers at once; this is for one that hangs.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// The JSON document that the node answers with.
+pub(super) fn ask(path: &Path) -> anyhow::Result<Value> {
+    tracing::debug!(socket = %path.display(), "asking");
+    let shown = path.display();
+    let mut answer = Vec::new();
+    let stream = UnixStream::connect(path).map_err(|error| explain(error, path))?;
+    stream
+        .set_read_timeout(Some(TIMEOUT))
+        .and_then(|()| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                anyhow::anyhow!("the node at {shown} does not answer: it hangs or is overloaded")
+            }
+            _ => anyhow::Error::new(error).context(format!("the answer of {shown} is cut short")),
+        })?;
+    let status: Value = serde_json::from_slice(&answer)
+        .with_context(|| format!("{shown} does not answer with JSON: is it dwell that answers?"))?;
+    let schema = status.get("schema").and_then(Value::as_u64);
+    ensure!(
+        schema == Some(u64::from(SCHEMA)),
+        "the node at {shown} speaks another version of the status format than this program \
+         ({SCHEMA}): use the same dwell as the node"
+    );
+    Ok(status)
+}
+
+fn explain(error: io::Error, path: &Path) -> anyhow::Error {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => anyhow::anyhow!(
+            "there is no socket {path}: is `dwell relay` running, with its status there?"
+        ),
+        io::ErrorKind::ConnectionRefused => {
+            anyhow::anyhow!("no node listens at {path} any more: start `dwell relay` again")
+        }
+        io::ErrorKind::PermissionDenied => {
+            anyhow::anyhow!("{path} may not be opened by this user: use sudo")
+        }
+        _ => anyhow::Error::new(error).context(format!("{path} can't be opened")),
+    }
+}
+
+/// The state of the relay that answers there.
+pub(super) fn relay_status(path: &Path) -> anyhow::Result<Status> {
+    serde_json::from_value(ask(path)?).context("the node's answer is not a relay's status")
+}
+
+/// What became of a configuration file that was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reloaded {
+    /// No relay runs with it.
+    NotRunning,
+    /// The relay that runs with it has taken it; these keys wait for a restart.
+    Taken(Option<String>),
+}
+
+/// A relay reads a file in no time; this is for one that is busy.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Makes the relay that runs with this file, and answers at this socket, read it again.
+pub(super) fn reload(socket: Option<&Path>, config: &Path) -> anyhow::Result<Reloaded> {
+    let Some(socket) = socket.filter(|socket| socket.exists() && !is_abandoned(socket)) else {
+        return Ok(Reloaded::NotRunning);
+    };
+    let before = relay_status(socket)?.configuration;
+    let of_running = std::fs::canonicalize(&before.path).ok();
+    if of_running != std::fs::canonicalize(config).ok() {
+        bail!(
+            "the node that answers at {} runs with another file, {}: change that one (--config), or \
+             give this node another name",
+            socket.display(),
+            before.path
+        );
+    }
+    signal(socket, Signal::HUP)?;
+    let end = Instant::now() + RELOAD_PATIENCE;
+    while Instant::now() < end {
+        let now = relay_status(socket)?.configuration;
+        if now.reloads != before.reloads {
+            return match now.refused {
+                Some(why) => bail!("the running relay refuses the file: {why}"),
+                None => Ok(Reloaded::Taken(now.waits_for_restart)),
+            };
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("the relay at {} does not read its file again: restart it", socket.display())
+}
+
+/// Sends a signal to the process that listens there: the kernel knows which it is.
+fn signal(socket: &Path, signal: Signal) -> anyhow::Result<()> {
+    let stream = UnixStream::connect(socket).map_err(|error| explain(error, socket))?;
+    let process = rustix::net::sockopt::socket_peercred(&stream)?.pid;
+    rustix::process::kill_process(process, signal).with_context(|| {
+        let process = process.as_raw_nonzero();
+        format!(
+            "the relay (process {process}) can't be signalled: use sudo, or `kill -HUP {process}`"
+        )
+    })
+}
