@@ -171,7 +171,7 @@ pub fn explained(reason: &str) -> &str {
         "no_time" => "the link got to them first",
         "back_off" => "their flows do not shrink",
         "no_block" => "no block came together",
-        "sparse" => "their flows send little, or came alone",
+        "sparse" => "they came alone, or rarely",
         "random" => "they look encrypted or compressed",
         other => other,
     }

@@ -179,7 +179,7 @@ impl Join {
     }
 }
 
-/// The lines of a terminal end where its reader presses Enter, or at its end.
+/// Reads what is typed or pasted up to the end of a line, or of the input.
 trait ReadLineOrEnd {
     fn read_line_or_end(self, text: &mut String) -> io::Result<()>;
 }

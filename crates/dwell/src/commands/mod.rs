@@ -25,6 +25,7 @@ mod send;
 mod sim;
 mod site;
 mod status;
+mod top;
 mod trace;
 mod transfer;
 mod up;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Up(up::Up),
     Verify(verify::Verify),
     Status(status::Status),
+    Top(top::Top),
     Peer(peer::Peer),
     Invite(invite::Invite),
     Relay(relay::Relay),
@@ -86,6 +88,7 @@ impl Command {
             Self::Recv(command) => command.run(),
             Self::Check(command) => command.run(),
             Self::Status(command) => command.run(),
+            Self::Top(command) => command.run(),
             Self::Genkey(command) => command.run(),
             Self::Pubkey(command) => command.run(),
             Self::Genpsk(command) => command.run(),
