@@ -211,7 +211,7 @@ fn node_table(site: &Site, name: &str, address: &str, spec: &TunnelSpec) -> Stri
     let TunnelSpec { method, scheme, rate, .. } = spec;
     let mut text = format!(
         "[defaults]\nscheme = \"{scheme}\"\ncodec = \"zstd:1\"\nrate = \"{rate}\"\n\n\
-         [node]\nname = \"{name}\"\naddresses = [\"{address}\"]\n\
+         [savings]\nfile = \"none\"\n[node]\nname = \"{name}\"\naddresses = [\"{address}\"]\n\
          status = \"{directory}/{name}.sock\"\n",
         directory = site.directory.display(),
     );

@@ -371,7 +371,7 @@ impl<'a> Side<'a> {
         let mut text = String::new();
         let _ = write!(
             text,
-            "[node]\nname = \"{name}\"\naddresses = [{address}]\noffload = {offload}\n\
+            "[savings]\nfile = \"none\"\n[node]\nname = \"{name}\"\naddresses = [{address}]\noffload = {offload}\n\
              status = \"{directory}/{name}.sock\"\n{private}\n\
              [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n\n\
              [[peer]]\nname = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefixes}]\n\

@@ -70,7 +70,7 @@ fn node(network: &Sites, n: usize, directory: &Path, settings: &RelaySettings) -
     let mut text = String::new();
     let _ = write!(
         text,
-        "[node]\nname = \"{name}\"\naddresses = [\"{v4}/32\", \"{v6}/128\"]\noffload = {offload}\n\
+        "[savings]\nfile = \"none\"\n[node]\nname = \"{name}\"\naddresses = [\"{v4}/32\", \"{v6}/128\"]\noffload = {offload}\n\
          transit = {transit}\nstatus = \"{directory}/{name}.sock\"\n\n\
          [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n",
         name = network.gateways[n].name(),

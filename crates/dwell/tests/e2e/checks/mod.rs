@@ -61,6 +61,7 @@ pub(crate) const ALL: &[Check] = &[
     ("a_relay_has_the_least_privileges", keys::privileges),
     ("two_sites_pair_by_two_lines", pairing::two_sites),
     ("verify_names_what_is_wrong", pairing::mistakes),
+    ("savings_outlive_restarts", pairing::savings),
     ("prometheus_reads_a_relay", monitor::prometheus),
     ("iperf3_there_and_back", programs::iperf3),
     ("rsync_copies_a_tree", programs::rsync),

@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use dwell_lab::lab::{Host, Lab, Process};
 use serde_json::Value;
 
-use crate::site::{DWELL, tunnel_routes, wait_until};
+use crate::site::{self, DWELL, SERVERS, Site, edit, tunnel_routes, wait_until};
 
 /// A machine with a node that is to be made.
 struct Machine {
@@ -113,6 +113,35 @@ pub(super) fn two_sites(lab: &mut Lab) -> anyhow::Result<()> {
     a.configures(&["peer", "add", &answer])?;
     ensure!(a.verify("site-a", "20")?.0, "it does not come back");
     ensure!(up_a.stop()?.success() && up_b.stop()?.success(), "they do not stop in order");
+    Ok(())
+}
+
+/// The account of savings outlives restarts, also of a relay that has become another user.
+pub(super) fn savings(lab: &mut Lab) -> anyhow::Result<()> {
+    let mut site = Site::thin(lab, &site::settings())?;
+    site.relays.ingress.process().stop()?;
+    let file = site.directory.join("ingress.savings");
+    let kept = format!("file = \"{}\"\ncost_per_gb = 4.5\n", file.display());
+    let changes = [("file = \"none\"\n", &*kept), ("[node]\n", "[node]\nuser = \"nobody\"\n")];
+    edit(&site.relays.ingress, &changes)?;
+    let mut taken_bytes = 0;
+    for run in 1..=3 {
+        site.relays.ingress.restart(None)?;
+        site.relays.wait_until_up()?;
+        site.ping(&["-c", "5", "-i", "0.1", "-W", "2", SERVERS[0]])?;
+        let savings = site.relays.ingress.status()?.savings;
+        ensure!(savings.kept && savings.total.taken_bytes > taken_bytes, "run {run}: {savings:?}");
+        taken_bytes = savings.total.taken_bytes;
+        site.relays.ingress.process().stop()?;
+    }
+    let bytes = std::fs::read(&file)?;
+    ensure!(
+        bytes.len() == 8_192 && bytes.iter().all(|byte| byte.is_ascii()),
+        "{} bytes",
+        bytes.len()
+    );
+    let log = site.relays.ingress.log();
+    ensure!(!log.contains("account of savings"), "{log}");
     Ok(())
 }
 
