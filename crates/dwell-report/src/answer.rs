@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::human;
-use crate::status::{PeerState, PeerStatus, Saved, SavingsStatus, Status};
+use crate::status::{PeerState, PeerStatus, RateSource, Saved, SavingsStatus, Status};
 
 /// Peers that are described one by one; of more, only those with something to say.
 const PEERS_MAX: usize = 8;
@@ -30,6 +30,9 @@ pub fn answer(status: &Status) -> String {
     for peer in status.peers.iter().take(PEERS_MAX) {
         out += &traffic(peer);
         out += &compression(peer);
+        if let Some(doubt) = rate_doubt(peer) {
+            let _ = writeln!(out, "{}: {doubt}", peer.name);
+        }
     }
     if let Some(more) = status.peers.len().checked_sub(PEERS_MAX).filter(|more| *more > 0) {
         let _ = writeln!(out, "and {more} more peers, see below");
@@ -126,6 +129,29 @@ fn traffic(peer: &PeerStatus) -> String {
     )
 }
 
+/// Below this a link that drops datagrams is not busy by its configured rate, ...
+const BUSY_PPM: u64 = 600_000;
+/// ... and this is more than chance loses on most paths.
+const LOSS_PPM: u64 = 20_000;
+/// Fewer datagrams prove nothing.
+const DATAGRAMS_MIN: u64 = 200;
+
+/// Returns a question if a configured rate looks like more than the link carries: it drops, and should not be
+/// busy. Nothing would wait here then, and nothing be compressed.
+pub fn rate_doubt(peer: &PeerStatus) -> Option<String> {
+    let rate_bps = peer.rate_bps.filter(|_| peer.rate_source == RateSource::Configured)?;
+    let used_ppm = peer.recent?.utilisation_ppm.filter(|ppm| *ppm < BUSY_PPM)?;
+    let loss =
+        peer.tx.loss.filter(|loss| loss.ppm > LOSS_PPM && loss.datagrams >= DATAGRAMS_MIN)?;
+    Some(format!(
+        "{} of the datagrams to it are lost, though its link is only {} busy by the configured rate of {}: is \
+         that more than the link carries? Write what it really carries, or rate = \"auto\".",
+        human::share(loss.lost, loss.datagrams),
+        human::share(used_ppm, 1_000_000),
+        human::rate(rate_bps)
+    ))
+}
+
 /// Returns what is compressed and what is not, and why.
 fn compression(peer: &PeerStatus) -> String {
     let (tx, name) = (&peer.tx, &peer.name);
@@ -181,7 +207,7 @@ pub fn explained(reason: &str) -> &str {
 mod tests {
     use super::*;
     use crate::status::tests::example;
-    use crate::status::{ProblemStatus, RecentTraffic};
+    use crate::status::{ProblemStatus, RecentLoss, RecentTraffic};
 
     #[test]
     fn the_answer_of_a_node_that_works() {
@@ -260,6 +286,27 @@ d does not answer, for 3 min 0 s now: it has not contacted this node, which know
             ..PeerStatus::default()
         };
         assert!(traffic(&unknown).contains("whose rate is not known"));
+    }
+
+    #[test]
+    fn a_rate_that_is_ten_times_too_high_is_doubted() {
+        let mut peer = PeerStatus {
+            rate_bps: Some(100_000_000),
+            rate_source: RateSource::Configured,
+            recent: Some(RecentTraffic { utilisation_ppm: Some(100_000), ..Default::default() }),
+            ..PeerStatus::default()
+        };
+        assert_eq!(rate_doubt(&peer), None);
+        peer.tx.loss = RecentLoss::of(1_000, 40);
+        let said = rate_doubt(&peer).unwrap();
+        assert!(said.starts_with("4.0 % of the datagrams to it are lost"), "{said}");
+        assert!(said.contains("10.0 % busy") && said.contains("100 Mbit/s"), "{said}");
+        let busy = RecentTraffic { utilisation_ppm: Some(950_000), ..Default::default() };
+        assert_eq!(rate_doubt(&PeerStatus { recent: Some(busy), ..peer.clone() }), None);
+        let measured = PeerStatus { rate_source: RateSource::Measured, ..peer.clone() };
+        assert_eq!(rate_doubt(&measured), None);
+        peer.tx.loss = RecentLoss::of(50, 40);
+        assert_eq!(rate_doubt(&peer), None, "too few to say anything");
     }
 
     #[test]
