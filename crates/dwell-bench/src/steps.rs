@@ -249,7 +249,8 @@ impl Steps {
             bed.sleep(GLANCE)?;
             let peer = tunnel.status()?.and_then(|status| status.peers.into_iter().next());
             let off = |bps: u64| bps as f64 / rate.as_bps() as f64 - 1.0;
-            let is_near = peer.and_then(|peer| peer.rate_bps).is_some_and(|bps| off(bps).abs() < NEAR);
+            let is_near =
+                peer.and_then(|peer| peer.rate_bps).is_some_and(|bps| off(bps).abs() < NEAR);
             near_since = is_near.then(|| near_since.unwrap_or_else(|| begin.elapsed()));
         }
         Ok(near_since.map(duration_ns))

@@ -55,6 +55,8 @@ pub(super) struct RateSample {
     /// The rate at which was sent, in bits per second.
     pub(super) sent_bps: f64,
     pub(super) came_bps: f64,
+    /// The rate at which the link serves what stands in its queue, if it is busy.
+    pub(super) service_bps: Option<f64>,
     /// The queue beyond.
     pub(super) queue_ns: u64,
     /// The time until a change of the pace is seen, without the queue.
@@ -132,7 +134,10 @@ impl Held {
     pub(super) fn update(&mut self, sample: &RateSample) -> Attribution {
         let target_ns = target_ns(self.rate_bps);
         let attribution = if sample.queue_ns <= target_ns / 2 {
-            self.rise(sample)
+            match sample.service_bps {
+                Some(bps) => self.keep(sample, bps),
+                None => self.rise(sample),
+            }
         } else {
             (self.steps, self.step_bps) = (0, self.rate_bps);
             match self.learn(sample) {
@@ -142,6 +147,13 @@ impl Held {
         };
         self.gain = self.next_gain(sample, target_ns);
         attribution
+    }
+
+    /// There is no queue that stands, and yet the link is busy: it serves at this rate.
+    fn keep(&mut self, sample: &RateSample, service_bps: f64) -> Attribution {
+        self.proof = None;
+        (self.steps, self.step_bps) = (0, self.rate_bps);
+        self.learn(&RateSample { came_bps: service_bps, ..*sample })
     }
 
     /// There is no queue: the link carries at least what was sent.
