@@ -167,7 +167,7 @@ impl Node {
         let highest = session.map(|session| session.window().highest());
         let number = highest.map(|highest| reconstruct_sequence(highest, header.sequence_low));
         if let Some(number) = number {
-            peer.reports.came(now, number);
+            peer.reports.came(now, env.came_at().unwrap_or(now), number);
         }
         let resent = match Records::new(body).next() {
             Some(Ok(Record::Resent { sequence_low })) => Some(sequence_low),

@@ -95,12 +95,12 @@ impl Reports {
         }
     }
 
-    /// A datagram of the present session came, with this number.
+    /// A datagram of the present session came then, with this number, and is read now.
     #[inline]
-    pub(crate) fn came(&mut self, now: Instant, number: u64) {
+    pub(crate) fn came(&mut self, now: Instant, came_at: Instant, number: u64) {
         self.came.came(now, number);
         if let Some(arrived) = &mut self.arrived {
-            arrived.came(now, number);
+            arrived.came(came_at, number);
         }
     }
 
@@ -266,7 +266,7 @@ mod tests {
         let (mut reports, rx) = (Reports::default(), RxStatus::default());
         reports.begin_session(at_ms(0), &rx, (0, 0));
         for number in [1, 2, 5] {
-            reports.came(at_ms(number), number);
+            reports.came(at_ms(number), at_ms(number), number);
         }
         let report = reports.report(at_ms(9), &rx, (0, 0));
         assert_eq!((report.highest_sequence, report.missing, report.lost), (5, 2, 0));
@@ -276,7 +276,7 @@ mod tests {
         reports.on_retransmission(3);
         reports.begin_session(at_ms(5_010), &rx, (0, 0));
         assert_eq!(reports.lost(at_ms(5_010)), 1, "4 is not going to come any more");
-        reports.came(at_ms(5_020), 901);
+        reports.came(at_ms(5_020), at_ms(5_020), 901);
         assert_eq!(reports.lost(at_ms(5_030)), 1, "the others may yet come");
         assert_eq!(reports.lost(at_ms(9_030)), 901);
     }
@@ -288,7 +288,7 @@ mod tests {
         here.begin_session(at_ms(0), &rx, (0, 0));
         there.begin_session(at_ms(0), &rx, (0, 0));
         for number in (1..=10_000).filter(|number| number % 5 > 1) {
-            here.came(at_ms(number), number);
+            here.came(at_ms(number), at_ms(number), number);
         }
         let own = here.recent(at_ms(10_000)).expect("much came");
         assert!((39..=40).contains(&(own.ppm / 10_000)), "{own:?}");
