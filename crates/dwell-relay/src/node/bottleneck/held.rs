@@ -135,7 +135,7 @@ impl Held {
         let target_ns = target_ns(self.rate_bps);
         let attribution = if sample.queue_ns <= target_ns / 2 {
             match sample.service_bps {
-                Some(bps) => self.keep(sample, bps),
+                Some(_) => self.keep(sample),
                 None => self.rise(sample),
             }
         } else {
@@ -149,11 +149,11 @@ impl Held {
         attribution
     }
 
-    /// There is no queue that stands, and yet the link is busy: it serves at this rate.
-    fn keep(&mut self, sample: &RateSample, service_bps: f64) -> Attribution {
+    /// There is no queue that stands, and yet the link is busy.
+    fn keep(&mut self, sample: &RateSample) -> Attribution {
         self.proof = None;
         (self.steps, self.step_bps) = (0, self.rate_bps);
-        self.learn(&RateSample { came_bps: service_bps, ..*sample })
+        self.learn(sample)
     }
 
     /// There is no queue: the link carries at least what was sent.
@@ -179,7 +179,8 @@ impl Held {
     /// There is a queue: what comes is what the link carries. But if others fill the queue, what
     /// comes is what we send: to follow that down would leave them everything.
     fn learn(&mut self, sample: &RateSample) -> Attribution {
-        let came = sample.came_bps;
+        // The time that single datagrams take is of now, what came in a while may be of before.
+        let came = sample.service_bps.unwrap_or(sample.came_bps);
         let aim = came.clamp(self.rate_bps * FALL_MAX, self.rate_bps * RISE_MAX);
         let is_near = (came / self.rate_bps - 1.0).abs() < NEAR;
         let is_sure = came >= self.rate_bps || sample.sent_bps >= came * EXCESS;
