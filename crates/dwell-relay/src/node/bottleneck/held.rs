@@ -11,13 +11,10 @@ const TARGET_NS: u64 = 10 * MILLI_NS;
 /// ... and at least this many packets of full length.
 const TARGET_PACKETS: f64 = 2.0;
 const PACKET_BITS: f64 = 1500.0 * 8.0;
-/// Where single datagrams show at what rate it serves, none is needed: a little less than that is sent,
-/// for so long, or for this many times that after which the effect is seen; then more, to see it again.
-const CRUISE_GAIN: f64 = -0.01;
-const CRUISE_NS_MIN: u64 = 500 * MILLI_NS;
-const CRUISE_LAGS: u64 = 2;
-/// What single datagrams show is exact.
-const SMOOTHING_SEEN: f64 = 0.5;
+/// Less is enough if single datagrams show lately that it is busy.
+const TARGET_SEEN_NS: u64 = 4 * MILLI_NS;
+const TARGET_SEEN_PACKETS: f64 = 1.0;
+const SEEN_NS: u64 = SECOND_NS;
 /// A deviation of the queue is made good in this time, or in three times that after which the effect
 /// is seen: less would swing.
 const SETTLE_NS_MIN: u64 = 250 * MILLI_NS;
@@ -25,11 +22,8 @@ const SETTLE_LAGS: u64 = 3;
 /// The pace stands off the link's rate by no more than this.
 const GAIN_MIN: f64 = -0.4;
 const GAIN_MAX: f64 = 0.25;
-/// The first step upwards; each one that meets no queue is followed by one so many times as large.
+/// The first step upwards; each one that meets no queue is followed by one twice as large.
 const GAIN_UP: f64 = 0.04;
-const GROWTH: f64 = 2.0;
-/// The same where single datagrams show soon that it was too large.
-const GROWTH_SEEN: f64 = 3.0;
 /// A step that was not taken after this has to be begun again.
 const STEP_LAGS: u64 = 6;
 /// After this many such steps in a row, 14 times the rate in all, there is no bottleneck.
@@ -117,7 +111,11 @@ pub(super) struct Held {
 
 /// Returns the wanted length of the queue beyond, on a link of this rate.
 pub(super) fn target_ns(bps: f64) -> u64 {
-    TARGET_NS.max((TARGET_PACKETS * PACKET_BITS * 1e9 / bps.max(1.0)) as u64)
+    target_of_ns(bps, (TARGET_NS, TARGET_PACKETS))
+}
+
+fn target_of_ns(bps: f64, (ns_min, packets): (u64, f64)) -> u64 {
+    ns_min.max((packets * PACKET_BITS * 1e9 / bps.max(1.0)) as u64)
 }
 
 impl Held {
@@ -137,6 +135,12 @@ impl Held {
         }
     }
 
+    fn target_ns(&self, now: Instant) -> u64 {
+        let is_seen = self.seen_at.is_some_and(|at| now.since_ns(at) < SEEN_NS);
+        let seen = (TARGET_SEEN_NS, TARGET_SEEN_PACKETS);
+        if is_seen { target_of_ns(self.rate_bps, seen) } else { target_ns(self.rate_bps) }
+    }
+
     pub(super) fn rate_bps(&self) -> f64 {
         self.rate_bps
     }
@@ -149,8 +153,8 @@ impl Held {
         if sample.service_bps.is_some() {
             self.seen_at = Some(sample.now);
         }
-        let target_ns = target_ns(self.rate_bps);
-        let attribution = if sample.queue_ns <= target_ns / 2 {
+        let (target_ns, usual_ns) = (self.target_ns(sample.now), target_ns(self.rate_bps));
+        let attribution = if sample.queue_ns <= usual_ns / 2 {
             match sample.service_bps {
                 Some(_) => self.keep(sample),
                 None => self.rise(sample),
@@ -158,7 +162,7 @@ impl Held {
         } else {
             (self.steps, self.step_bps) = (0, self.rate_bps);
             match self.learn(sample) {
-                Attribution::Ours => self.prove(sample, target_ns),
+                Attribution::Ours => self.prove(sample, usual_ns),
                 not_ours => not_ours,
             }
         };
@@ -203,7 +207,6 @@ impl Held {
         let is_sure = came >= self.rate_bps || sample.sent_bps >= came * EXCESS;
         let share = match (is_sure, is_near) {
             (true, false) => 1.0,
-            (true, true) if sample.service_bps.is_some() => SMOOTHING_SEEN,
             (true, true) => SMOOTHING,
             (false, _) => SMOOTHING_UNSURE,
         };
@@ -235,15 +238,10 @@ impl Held {
         if self.refreshes(sample, target_ns) {
             return REFRESH_GAIN;
         }
-        let settle_ns = SETTLE_NS_MIN.max(SETTLE_LAGS * sample.lag_ns) as f64;
-        let cruise_ns = CRUISE_NS_MIN.max(CRUISE_LAGS * sample.lag_ns);
-        if self.seen_at.is_some_and(|at| sample.now.since_ns(at) < cruise_ns) {
-            return (CRUISE_GAIN - sample.queue_ns as f64 / settle_ns).max(GAIN_MIN);
-        }
         if sample.queue_ns <= target_ns / 2 {
-            let growth = if self.seen_at.is_some() { GROWTH_SEEN } else { GROWTH };
-            return (GAIN_UP * growth.powi(self.steps.min(8) as i32)).min(GAIN_MAX);
+            return (GAIN_UP * f64::from(1u32 << self.steps.min(8))).min(GAIN_MAX);
         }
+        let settle_ns = SETTLE_NS_MIN.max(SETTLE_LAGS * sample.lag_ns) as f64;
         ((target_ns as f64 - sample.queue_ns as f64) / settle_ns).clamp(GAIN_MIN, GAIN_UP)
     }
 
