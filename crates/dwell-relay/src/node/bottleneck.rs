@@ -279,7 +279,7 @@ impl Bottleneck {
         }
         let long_ns = ENTER_NS.max(2 * held::target_ns(came_bps));
         let stood_ns = self.stood_ns(now, ENTER_SPAN_NS, ENTER_SAMPLES);
-        let service = self.service.service(now).filter(|service| service.is_sure);
+        let service = self.service.service(now).filter(|service| service.is_smooth);
         let bps = match service.map(|service| service.bps) {
             _ if stood_ns.is_some_and(|ns| ns > long_ns) => came_bps,
             Some(bps) if is_possible(bps) => bps,

@@ -38,6 +38,8 @@ const BUSY_MIN: f64 = 0.75;
 const ROUGH_MAX: f64 = 0.35;
 /// ... and by no more than this part of how much what was sent deviates.
 const SMOOTH_MAX: f64 = 0.6;
+/// What comes takes longer than what was sent by more than chance.
+const STRETCH_MIN: f64 = 1.02;
 /// The rates of single messages deviate from that of all by no more than this, on the average.
 const SPREAD_MAX: f64 = 0.12;
 
@@ -55,8 +57,10 @@ struct Spell {
     at: Instant,
     pairs: u32,
     bytes: u64,
-    /// The time between their arrivals, and from the first to the last in the message.
+    /// The time between their arrivals and between their sendings, and from the first arrival to the last in the
+    /// message.
     came_ns: u64,
+    sent_ns: u64,
     all_ns: u64,
     /// The deviations from even streams, of what came and of what was sent, as parts of them.
     rough_came: f64,
@@ -68,7 +72,9 @@ struct Spell {
 pub(super) struct Service {
     pub(super) bps: f64,
     /// What came is so much more even than what was sent that a link did it.
-    pub(super) is_sure: bool,
+    pub(super) is_smooth: bool,
+    /// What came took longer than what was sent.
+    pub(super) is_stretched: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -153,9 +159,11 @@ impl ServiceWatch {
         self.service_of(now, (SPELLS_MAX, SPELLS_MIN, PAIRS_MIN))
     }
 
-    /// The same at present, of a link that is known.
+    /// The same at present, of a link that is known. What comes just as it was sent, by our own pace, says
+    /// nothing about the link.
     pub(super) fn service_now(&self, now: Instant) -> Option<f64> {
-        Some(self.service_of(now, (SPELLS_NOW, SPELLS_NOW, PAIRS_NOW_MIN))?.bps)
+        let service = self.service_of(now, (SPELLS_NOW, SPELLS_NOW, PAIRS_NOW_MIN))?;
+        (service.is_smooth || service.is_stretched).then_some(service.bps)
     }
 
     fn service_of(
@@ -185,8 +193,9 @@ impl ServiceWatch {
         if rough_came > ROUGH_MAX || spread > SPREAD_MAX {
             return None;
         }
-        let is_sure = rough_came <= SMOOTH_MAX * mean(&|spell| spell.rough_sent);
-        Some(Service { bps, is_sure })
+        let is_smooth = rough_came <= SMOOTH_MAX * mean(&|spell| spell.rough_sent);
+        let is_stretched = came_ns as f64 >= STRETCH_MIN * sum(|spell| spell.sent_ns) as f64;
+        Some(Service { bps, is_smooth, is_stretched })
     }
 }
 
@@ -204,7 +213,16 @@ impl Spell {
         let (rough_came, rough_sent) =
             (rough(|pair| pair.came_ns, came_ns), rough(|pair| pair.sent_ns, sent_ns));
         let pairs = each().count() as u32;
-        (all_ns > 0).then_some(Self { at, pairs, bytes, came_ns, all_ns, rough_came, rough_sent })
+        (all_ns > 0).then_some(Self {
+            at,
+            pairs,
+            bytes,
+            came_ns,
+            sent_ns,
+            all_ns,
+            rough_came,
+            rough_sent,
+        })
     }
 
     fn bps(&self) -> f64 {
