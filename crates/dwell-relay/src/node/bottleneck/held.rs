@@ -9,12 +9,7 @@ use super::RATE_MIN_BPS;
 /// is all that it carries.
 const TARGET_NS: u64 = 10 * MILLI_NS;
 /// ... and at least this many packets of full length.
-const TARGET_PACKETS: f64 = 2.0;
-const PACKET_BITS: f64 = 1500.0 * 8.0;
-/// Less is enough if single datagrams show lately that it is busy.
-const TARGET_SEEN_NS: u64 = 4 * MILLI_NS;
-const TARGET_SEEN_PACKETS: f64 = 1.0;
-const SEEN_NS: u64 = SECOND_NS;
+const TARGET_BITS: f64 = 2.0 * 1500.0 * 8.0;
 /// A deviation of the queue is made good in this time, or in three times that after which the effect
 /// is seen: less would swing.
 const SETTLE_NS_MIN: u64 = 250 * MILLI_NS;
@@ -105,17 +100,11 @@ pub(super) struct Held {
     refresh_until: Instant,
     /// The queue that is being shortened.
     proof: Option<Proof>,
-    /// When single datagrams last showed that the link is busy.
-    seen_at: Option<Instant>,
 }
 
 /// Returns the wanted length of the queue beyond, on a link of this rate.
 pub(super) fn target_ns(bps: f64) -> u64 {
-    target_of_ns(bps, (TARGET_NS, TARGET_PACKETS))
-}
-
-fn target_of_ns(bps: f64, (ns_min, packets): (u64, f64)) -> u64 {
-    ns_min.max((packets * PACKET_BITS * 1e9 / bps.max(1.0)) as u64)
+    TARGET_NS.max((TARGET_BITS * 1e9 / bps.max(1.0)) as u64)
 }
 
 impl Held {
@@ -131,14 +120,7 @@ impl Held {
             refresh_at: now + REFRESH_FIRST_NS,
             refresh_until: Instant::ZERO,
             proof: None,
-            seen_at: None,
         }
-    }
-
-    fn target_ns(&self, now: Instant) -> u64 {
-        let is_seen = self.seen_at.is_some_and(|at| now.since_ns(at) < SEEN_NS);
-        let seen = (TARGET_SEEN_NS, TARGET_SEEN_PACKETS);
-        if is_seen { target_of_ns(self.rate_bps, seen) } else { target_ns(self.rate_bps) }
     }
 
     pub(super) fn rate_bps(&self) -> f64 {
@@ -150,11 +132,8 @@ impl Held {
     }
 
     pub(super) fn update(&mut self, sample: &RateSample) -> Attribution {
-        if sample.service_bps.is_some() {
-            self.seen_at = Some(sample.now);
-        }
-        let (target_ns, usual_ns) = (self.target_ns(sample.now), target_ns(self.rate_bps));
-        let attribution = if sample.queue_ns <= usual_ns / 2 {
+        let target_ns = target_ns(self.rate_bps);
+        let attribution = if sample.queue_ns <= target_ns / 2 {
             match sample.service_bps {
                 Some(_) => self.keep(sample),
                 None => self.rise(sample),
@@ -162,7 +141,7 @@ impl Held {
         } else {
             (self.steps, self.step_bps) = (0, self.rate_bps);
             match self.learn(sample) {
-                Attribution::Ours => self.prove(sample, usual_ns),
+                Attribution::Ours => self.prove(sample, target_ns),
                 not_ours => not_ours,
             }
         };
