@@ -264,6 +264,7 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
                 sender_time_ns: time,
                 id: u32::from(z),
                 report_every_ms,
+                arrivals_max: y,
             })
         }
         6 if z % 4 == 1 => Record::Fragment(Fragment {

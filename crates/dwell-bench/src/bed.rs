@@ -52,9 +52,10 @@ impl<'a> Bed<'a> {
         Self::with(lab, rate, spec)
     }
 
-    /// The slow link is behind a router, where neither end sees it.
-    pub(super) fn routed(lab: &'a mut Lab, rate: Rate) -> Result<Self, LabError> {
-        Self::with(lab, LinkRate(Some(rate)), PairSpec::routed(rate))
+    /// The slow link is behind a router, where neither end sees it, and the way to it takes this time.
+    pub(super) fn routed(lab: &'a mut Lab, rate: Rate, delay_ns: u64) -> Result<Self, LabError> {
+        let spec = PairSpec::routed(rate).with_delay_ns(delay_ns);
+        Self::with(lab, LinkRate(Some(rate)), spec)
     }
 
     /// With a medium behind the shaped devices that loses a share of the packets each way, by

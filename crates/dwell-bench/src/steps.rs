@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
-use dwell_base::time::duration_ns;
+use dwell_base::time::{duration_ns, parse_duration_ns};
 use dwell_lab::lab::{Lab, Shape};
 use dwell_report::Table;
 use dwell_report::status::PeerStatus;
@@ -33,7 +33,8 @@ Examples:
 Between the relays is a router that shapes what it passes on to the first rate, then to the second
 and so on, under the load of one download; the relays' own devices are fast. With the rate `auto`
 they report to each other what arrives, and when; with `local` they know only what their own device
-does. `found` is the rate that the sending relay believes in, `ping` a ping beside the download,
+does. `found` is the rate that the sending relay believes in, `after` when it came within 10 % of the link's
+to stay, while that did not count yet; `ping` is a ping beside the download,
 `beyond` the queue on the way as the sending relay sees it. `off` is no tunnel at all.
 
 Exit codes:
@@ -60,6 +61,9 @@ pub(super) struct Steps {
     #[arg(long, value_name = "RATE,...", default_value = "20mbit,5mbit,12mbit")]
     #[arg(value_delimiter = ',')]
     rate: Vec<Rate>,
+    /// Delay of the link, each way
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_duration_ns)]
+    delay: u64,
     /// Workload to send
     #[arg(long, value_name = "WORKLOAD", default_value = "text")]
     workload: Workload,
@@ -87,6 +91,8 @@ pub(super) struct Steps {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Conditions {
     rates_bps: Vec<u64>,
+    #[serde(default)]
+    delay_ns: u64,
     workload: Workload,
     settle_seconds: f64,
     seconds: f64,
@@ -114,6 +120,9 @@ pub(super) struct Phase {
     ping_p99_ns: Option<u64>,
     /// The sending relay's estimate at the end.
     found_bps: Option<u64>,
+    /// From the change of the rate until the estimate stayed near it; none if it did not before it counts.
+    #[serde(default)]
+    followed_ns: Option<u64>,
     beyond_ns: Option<u64>,
     /// Packets that were sent, and that were compressed, in the window.
     sent_packets: Option<u64>,
@@ -158,6 +167,10 @@ impl Bench for Steps {
 
 /// Pings are rare enough not to be noticed.
 const PING_PAUSE: Duration = Duration::from_millis(50);
+/// The relay's estimate is looked at this often.
+const GLANCE: Duration = Duration::from_millis(50);
+/// It is near the link's rate if it deviates by less.
+const NEAR: f64 = 0.1;
 /// Starting and ending a tunnel.
 const AROUND: Duration = Duration::from_secs(2);
 
@@ -175,7 +188,7 @@ impl Steps {
             all.extend(self.relay_rate.iter().map(with));
         }
         let first = self.rate.first().copied().context("there is no rate")?;
-        let mut bed = Bed::routed(lab, first)?;
+        let mut bed = Bed::routed(lab, first, self.delay)?;
         bed.set_congestion_control(&self.congestion_control)?;
         let programs = Programs::usual()?;
         let length = (self.rounds.runs, self.planned());
@@ -190,6 +203,7 @@ impl Steps {
     fn conditions(&self) -> Conditions {
         Conditions {
             rates_bps: self.rate.iter().map(|rate| rate.as_bps()).collect(),
+            delay_ns: self.delay,
             workload: self.workload,
             settle_seconds: self.settle,
             seconds: self.watch.seconds,
@@ -227,6 +241,21 @@ impl Steps {
         Ok(router.shape(&Shape::new(rate))?)
     }
 
+    /// Lets the time pass that does not count; returns when in it the relay's estimate came near the
+    /// link's rate to stay.
+    fn settle(&self, bed: &Bed<'_>, tunnel: &Tunnel, rate: Rate) -> anyhow::Result<Option<u64>> {
+        let (begin, mut near_since) = (Instant::now(), None);
+        while begin.elapsed() < Duration::from_secs_f64(self.settle) {
+            bed.sleep(GLANCE)?;
+            let peer = tunnel.status()?.and_then(|status| status.peers.into_iter().next());
+            let off = |bps: u64| bps as f64 / rate.as_bps() as f64 - 1.0;
+            let is_near =
+                peer.and_then(|peer| peer.rate_bps).is_some_and(|bps| off(bps).abs() < NEAR);
+            near_since = is_near.then(|| near_since.unwrap_or_else(|| begin.elapsed()));
+        }
+        Ok(near_since.map(duration_ns))
+    }
+
     /// Measures while the link has one rate.
     fn watch(
         &self,
@@ -235,7 +264,7 @@ impl Steps {
         load: &Load,
         rate: Rate,
     ) -> anyhow::Result<Phase> {
-        bed.sleep(Duration::from_secs_f64(self.settle))?;
+        let followed_ns = self.settle(bed, tunnel, rate)?;
         let router = bed.pair.router.as_ref().context("there is no router")?;
         let pinger = Pinger::start(&bed.pair.client, PING_PAUSE)?;
         let peer = || -> anyhow::Result<Option<PeerStatus>> {
@@ -261,6 +290,7 @@ impl Steps {
             ping_p50_ns: pings.quantile_ns(0.5),
             ping_p99_ns: pings.quantile_ns(0.99),
             found_bps: to_peer.as_ref().and_then(|peer| peer.rate_bps),
+            followed_ns,
             beyond_ns: to_peer.as_ref().and_then(|peer| peer.beyond_ns),
             sent_packets: between(|peer| peer.tx.sent.packets),
             compressed_packets: between(|peer| peer.tx.compressed.packets),
@@ -290,6 +320,7 @@ fn table(runs: &[Run<Steps>]) -> Table {
         vec![
             Figure::new("link", Of::Median, rate, |phase: &Phase| Some(phase.link_bps as f64)),
             mbps("found Mbit/s", |phase| phase.found_bps.map(|bps| bps as f64)),
+            ns("after ms", |phase| phase.followed_ns),
             mbps("goodput Mbit/s", |phase| Some(phase.goodput_bps)),
             share("/link", |phase| Some(phase.goodput_bps / phase.link_bps as f64)),
             share("carried", |phase| Some(phase.carried_bps / phase.link_bps as f64)),
@@ -319,12 +350,14 @@ mod tests {
             ping_p50_ns: Some(60_000_000),
             ping_p99_ns: None,
             found_bps: Some(5_100_000),
+            followed_ns: Some(700_000_000),
             beyond_ns: Some(9_000_000),
             sent_packets: Some(100),
             compressed_packets: Some(90),
         };
         let conditions = Conditions {
             rates_bps: vec![5_000_000],
+            delay_ns: 0,
             workload: Workload::Text,
             settle_seconds: 3.0,
             seconds: 4.0,

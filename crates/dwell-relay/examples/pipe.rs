@@ -156,7 +156,7 @@ fn inward(tun: &Tun, port: &UdpPort, stop: &AtomicBool, waker: &Waker) -> Outcom
     while !stop.load(Ordering::Relaxed) {
         poller.wait(None, Clock::now(), &mut events)?;
         while port.recv(&mut received)? > 0 {
-            for (_, datagram) in received.datagrams() {
+            for datagram in received.datagrams().map(|received| received.bytes) {
                 bytes += datagram.len() as u64;
                 if !batch.push(datagram) {
                     flush(&mut batch)?;

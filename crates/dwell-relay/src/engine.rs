@@ -40,7 +40,7 @@ use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
 use crate::io::route::{LinkSettings, RouteGuard, RouteWatch, Routes};
 use crate::io::signal::Signals;
 use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
-use crate::io::udp::{RecvBatch, UdpPort};
+use crate::io::udp::{Received, RecvBatch, UdpPort};
 use crate::node::{Finding, Node, NodeEvent};
 use crate::trust::RandomSource;
 use account::Account;
@@ -67,6 +67,8 @@ const FIRST_PEER: u16 = 8;
 /// turn.
 const READS_IN_A_ROW: usize = 64;
 const PACKETS_IN_A_ROW: usize = 256;
+/// A datagram that seems to have waited longer to be read was not: the clock of the day was set.
+const WAITED_NS_MAX: u64 = SECOND_NS;
 /// Bursts from a fast network wait here while a packet is compressed.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The kernel's queue in front of the TUN; it is drained into our own at once.
@@ -178,6 +180,7 @@ impl Engine {
             peer_sockets: Vec::new(),
             listener,
             tun: None,
+            came_at: None,
             to_tun: TunWriteBatch::new(),
             written: TunCount::default(),
             worker,
@@ -500,9 +503,14 @@ impl Engine {
             // Between its making and its being connected a socket may be given datagrams of
             // others: the sender's address distinguishes them.
             let connected = peer.and_then(|peer| Some((peer, self.node.endpoint(peer)?)));
-            for (source, datagram) in self.from_net.datagrams() {
+            let (read_at, read_at_unix_ns) = (Clock::now(), Clock::unix_ns());
+            for Received { source, came_at_unix_ns, bytes } in self.from_net.datagrams() {
                 let known = connected.filter(|(_, at)| *at == source).map(|(peer, _)| peer);
-                self.node.datagram(&mut self.env, known, source, datagram);
+                // The clock of the day may have been set meanwhile.
+                let waited_ns = came_at_unix_ns.map(|at| read_at_unix_ns.saturating_sub(at));
+                let waited_ns = waited_ns.filter(|&ns| ns < WAITED_NS_MAX);
+                self.env.came_at = waited_ns.map(|ns| read_at.before_ns(ns));
+                self.node.datagram(&mut self.env, known, source, bytes);
             }
         }
     }

@@ -9,6 +9,7 @@
 //! until its seal was verified.
 
 mod allowance;
+mod arrivals;
 mod bottleneck;
 mod classes;
 mod compress;

@@ -1,5 +1,6 @@
 //! Control messages between two nodes (`docs/wire.md` section 7).
 
+use crate::arrivals::{Arrivals, HEADER_LEN as ARRIVALS_HEADER_LEN};
 use crate::error::WireError;
 use crate::reader::Reader;
 
@@ -17,6 +18,7 @@ const CLOSE: u8 = 5;
 const MISSING: u8 = 6;
 const GONE: u8 = 7;
 const CONTEXT_REPORT: u8 = 8;
+const ARRIVALS: u8 = 9;
 
 /// Flag of a context report, bit 0: the generation cannot go on.
 const CONTEXT_LOST: u8 = 1;
@@ -35,6 +37,9 @@ pub enum Control {
         /// The interval at which the sender wants reports while datagrams come from it, in
         /// milliseconds; zero if it has no preference, or is of a version without this field.
         report_every_ms: u16,
+        /// The most arrivals that the sender wants to know with each report; zero if none, or if it is
+        /// of a version without this field.
+        arrivals_max: u8,
     },
     /// Answers a [`Control::Probe`].
     ProbeReply {
@@ -58,6 +63,8 @@ pub enum Control {
     Gone(Numbers),
     /// How far a context of the receiver has come.
     ContextReport(ContextReport),
+    /// When datagrams of the receiver came, one by one.
+    Arrivals(Arrivals),
     /// A subtype that this version does not know: counted and skipped. Never sent.
     Unknown {
         /// The subtype.
@@ -184,7 +191,8 @@ impl Control {
     pub const fn body_len(&self) -> usize {
         match self {
             Self::KeepAlive | Self::Unknown { .. } => 1,
-            Self::Probe { .. } => 1 + 8 + 4 + 2,
+            Self::Probe { .. } => 1 + 8 + 4 + 2 + 1,
+            Self::Arrivals(arrivals) => ARRIVALS_HEADER_LEN + 2 * arrivals.len as usize,
             Self::ProbeReply { .. } => 1 + 8 + 4 + 8,
             Self::Report(_) => CONTROL_BODY_MAX,
             Self::Close { .. } => 2,
@@ -212,11 +220,19 @@ impl Control {
         };
         match *self {
             Self::KeepAlive => put(&[KEEP_ALIVE]),
-            Self::Probe { sender_time_ns, id, report_every_ms } => {
+            Self::Probe { sender_time_ns, id, report_every_ms, arrivals_max } => {
                 put(&[PROBE]);
                 put(&sender_time_ns.to_be_bytes());
                 put(&id.to_be_bytes());
                 put(&report_every_ms.to_be_bytes());
+                put(&[arrivals_max]);
+            }
+            Self::Arrivals(arrivals) => {
+                put(&[ARRIVALS]);
+                put(&arrivals.first.to_be_bytes());
+                put(&arrivals.first_at_ns.to_be_bytes());
+                put(&[arrivals.len]);
+                arrivals.written().iter().for_each(|gap| put(&gap.to_be_bytes()));
             }
             Self::ProbeReply { sender_time_ns, id, receiver_time_ns } => {
                 put(&[PROBE_REPLY]);
@@ -262,6 +278,7 @@ impl Control {
                 sender_time_ns: rest.u64()?,
                 id: rest.u32()?,
                 report_every_ms: rest.u16().unwrap_or(0),
+                arrivals_max: rest.u8().unwrap_or(0),
             },
             PROBE_REPLY => Self::ProbeReply {
                 sender_time_ns: rest.u64()?,
@@ -279,6 +296,7 @@ impl Control {
                 next_number: rest.u64()?,
                 ring_offset: rest.u64()?,
             }),
+            ARRIVALS => Self::Arrivals(Arrivals::read(&mut rest)?),
             subtype => Self::Unknown { subtype },
         })
     }
@@ -354,6 +372,8 @@ impl Report {
 pub(crate) mod tests {
     use proptest::prelude::*;
 
+    use crate::arrivals::tests::any_arrivals;
+
     use super::*;
 
     /// Any control message that can be distinguished from every other one on the wire.
@@ -362,9 +382,15 @@ pub(crate) mod tests {
             .prop_map(|fields| Control::Report(Report::from_fields(fields)));
         prop_oneof![
             Just(Control::KeepAlive),
-            any::<(u64, u32, u16)>().prop_map(|(sender_time_ns, id, report_every_ms)| {
-                Control::Probe { sender_time_ns, id, report_every_ms }
-            }),
+            any::<(u64, u32, u16, u8)>().prop_map(
+                |(sender_time_ns, id, report_every_ms, arrivals_max)| Control::Probe {
+                    sender_time_ns,
+                    id,
+                    report_every_ms,
+                    arrivals_max
+                }
+            ),
+            any_arrivals().prop_map(Control::Arrivals),
             any::<(u64, u32, u64)>().prop_map(|(sender_time_ns, id, receiver_time_ns)| {
                 Control::ProbeReply { sender_time_ns, id, receiver_time_ns }
             }),
@@ -379,7 +405,7 @@ pub(crate) mod tests {
                     Control::ContextReport(report)
                 }
             ),
-            (9u8..).prop_map(|subtype| Control::Unknown { subtype }),
+            (10u8..).prop_map(|subtype| Control::Unknown { subtype }),
         ]
     }
 
@@ -388,7 +414,7 @@ pub(crate) mod tests {
         fn without_later_fields(self) -> Self {
             match self {
                 Self::Probe { sender_time_ns, id, .. } => {
-                    Self::Probe { sender_time_ns, id, report_every_ms: 0 }
+                    Self::Probe { sender_time_ns, id, report_every_ms: 0, arrivals_max: 0 }
                 }
                 Self::Report(report) => {
                     let mut fields = report.fields();

@@ -9,6 +9,7 @@
 //! This crate knows nothing about sockets, clocks, keys or codecs: it only handles the bytes around
 //! sealed and compressed data. Whatever the input, nothing panics and nothing is allocated.
 
+pub mod arrivals;
 pub mod block;
 pub mod carried;
 pub mod checksum;
@@ -30,6 +31,7 @@ pub mod sequence;
 mod ip;
 mod reader;
 
+pub use arrivals::Arrivals;
 pub use block::{Block, BlockPackets, Fragment};
 pub use carried::{Carried, Label, Unit};
 pub use context::{Alone, ContextBody, ContextRecord, Start, StartBase, context_record_len};

@@ -37,21 +37,34 @@ pub struct Pair {
 }
 
 /// A router between ingress and egress, whose ports are shaped: to both of them the link seems
-/// fast.
+/// fast. A medium, if there is one, is between it and egress.
 ///
 /// Ingress and egress take each other for neighbours; the router answers for both (proxy ARP).
 #[derive(Debug)]
 pub struct Router {
     host: Host,
+    /// It lasts as long as the router.
+    _medium: Option<EmulatedLink>,
 }
 
 const ROUTER_PORTS: [&str; 2] = ["port0", "port1"];
 
 impl Router {
-    fn build(lab: &mut Lab, ends: [(&Host, &str); 2], shape: &Shape) -> Result<Self, LabError> {
-        let router = Self { host: lab.host("router")? };
-        for (port, end) in ROUTER_PORTS.into_iter().zip(ends) {
-            lab.veth((&router.host, port), end)?;
+    fn build(
+        lab: &mut Lab,
+        [ingress, egress]: [(&Host, &str); 2],
+        shape: &Shape,
+        medium: Option<[LinkSpec; 2]>,
+    ) -> Result<Self, LabError> {
+        let host = lab.host("router")?;
+        lab.veth((&host, ROUTER_PORTS[0]), ingress)?;
+        let port = (&host, ROUTER_PORTS[1]);
+        let medium = match medium {
+            Some([there, back]) => Some(lab.emulated_link(port, egress, there, back)?),
+            None => lab.veth(port, egress).map(|()| None)?,
+        };
+        let router = Self { host, _medium: medium };
+        for port in ROUTER_PORTS {
             router.host.sysctl(&format!("net/ipv4/conf/{port}/proxy_arp"), "1")?;
             // The answer is not delayed for a better one.
             router.host.sysctl(&format!("net/ipv4/neigh/{port}/proxy_delay"), "0")?;
@@ -114,7 +127,7 @@ pub struct PairSpec {
     /// rate in here is a bottleneck further on, which the hosts do not see.
     pub medium: Option<[LinkSpec; 2]>,
     /// A router in the middle of the link, and how it shapes its ports: a bottleneck that the hosts
-    /// do not see, made by the kernel. Not together with a medium.
+    /// do not see, made by the kernel. A medium is then between it and egress.
     pub router: Option<Shape>,
 }
 
@@ -125,12 +138,7 @@ impl PairSpec {
     /// Makes a thin link of this rate and delay in each direction: shaped by the sending host,
     /// delayed by the emulator (which needs /dev/net/tun; not used if the delay is zero).
     pub fn thin(rate: Rate, delay_ns: u64) -> Self {
-        let delayed = LinkSpec::new().with_delay_ns(delay_ns);
-        Self {
-            shape: Some(Shape::new(rate)),
-            medium: (delay_ns > 0).then(|| [delayed.clone(), delayed]),
-            router: None,
-        }
+        Self { shape: Some(Shape::new(rate)), ..Self::default() }.with_delay_ns(delay_ns)
     }
 
     /// Makes a link entirely by the emulator, its queue included: the hosts see a fast link with a
@@ -143,6 +151,14 @@ impl PairSpec {
     pub fn routed(rate: Rate) -> Self {
         Self { router: Some(Shape::new(rate)), ..Self::default() }
     }
+
+    /// Adds a medium that takes this time in each direction; none if it is zero.
+    #[must_use]
+    pub fn with_delay_ns(mut self, delay_ns: u64) -> Self {
+        let delayed = LinkSpec::new().with_delay_ns(delay_ns);
+        self.medium = (delay_ns > 0).then(|| [delayed.clone(), delayed]);
+        self
+    }
 }
 
 /// Builds a [`Pair`].
@@ -153,11 +169,12 @@ pub fn pair(lab: &mut Lab, spec: PairSpec) -> Result<Pair, LabError> {
     lab.veth((&client, "eth0"), (&ingress, "eth0"))?;
     lab.veth((&egress, "eth0"), (&server, "eth0"))?;
     let thin = [(&ingress, THIN_DEVICE), (&egress, THIN_DEVICE)];
-    let router = spec.router.map(|shape| Router::build(lab, thin, &shape)).transpose()?;
-    let link = match spec.medium {
-        _ if router.is_some() => None,
-        Some([there, back]) => Some(lab.emulated_link(thin[0], thin[1], there, back)?),
-        None => lab.veth(thin[0], thin[1]).map(|()| None)?,
+    let (router, link) = match (spec.router, spec.medium) {
+        (Some(shape), medium) => (Some(Router::build(lab, thin, &shape, medium)?), None),
+        (None, Some([there, back])) => {
+            (None, Some(lab.emulated_link(thin[0], thin[1], there, back)?))
+        }
+        (None, None) => lab.veth(thin[0], thin[1]).map(|()| (None, None))?,
     };
     if let Some(shape) = spec.shape {
         ingress.shape(THIN_DEVICE, &shape)?;

@@ -147,6 +147,8 @@ pub(super) struct OsEnv {
     pub(super) trials: Trials,
     pub(super) events: Vec<NodeEvent>,
     pub(super) tun_gone: bool,
+    /// When the datagram came that is handed to the node, by the kernel.
+    pub(super) came_at: Option<Instant>,
 }
 
 impl OsEnv {
@@ -191,6 +193,10 @@ impl OsEnv {
 impl Env for OsEnv {
     fn now(&self) -> Instant {
         Clock::now()
+    }
+
+    fn came_at(&self) -> Option<Instant> {
+        self.came_at
     }
 
     fn unix_ns(&self) -> u64 {

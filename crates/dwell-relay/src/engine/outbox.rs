@@ -162,7 +162,7 @@ mod tests {
         let mut got = Vec::new();
         while got.len() < lens.len() {
             to.recv(&mut batch).unwrap();
-            got.extend(batch.datagrams().map(|(_, d)| (d[0], d.len())));
+            got.extend(batch.datagrams().map(|it| (it.bytes[0], it.bytes.len())));
         }
         let expected: Vec<_> = lens.iter().enumerate().map(|(at, &len)| (at as u8, len)).collect();
         assert_eq!(got, expected);

@@ -379,6 +379,18 @@ impl AsFd for UdpPort {
     }
 }
 
+/// A datagram that was received.
+#[derive(Debug)]
+pub struct Received<'a> {
+    /// Its sender.
+    pub source: SocketAddr,
+    /// When the kernel got it, in nanoseconds since 1970; none if the kernel does not say so. Datagrams that it
+    /// has coalesced have the same.
+    pub came_at_unix_ns: Option<u64>,
+    /// Its contents.
+    pub bytes: &'a mut [u8],
+}
+
 /// Preallocated room for received datagrams.
 #[derive(Debug)]
 pub struct RecvBatch {
@@ -421,13 +433,13 @@ impl RecvBatch {
         self.len() == 0
     }
 
-    /// The datagrams in the order of their arrival, each with its sender. Empty datagrams
-    /// are left out.
-    pub fn datagrams(&mut self) -> impl Iterator<Item = (SocketAddr, &mut [u8])> {
+    /// The datagrams in the order of their arrival. Empty datagrams are left out.
+    pub fn datagrams(&mut self) -> impl Iterator<Item = Received<'_>> {
         let slots = self.storage.chunks_exact_mut(SLOT_LEN);
         slots.zip(&self.meta[..self.filled]).flat_map(|(slot, meta)| {
+            let came_at_unix_ns = meta.timestamp.and_then(|at| u64::try_from(at.as_nanos()).ok());
             let datagrams = slot[..meta.len].chunks_mut(meta.stride.max(1));
-            datagrams.map(move |datagram| (meta.addr, datagram))
+            datagrams.map(move |bytes| Received { source: meta.addr, came_at_unix_ns, bytes })
         })
     }
 }

@@ -23,8 +23,10 @@
 //! falls below [`RATE_MIN_BPS`], and of what it says that came no more counts than 5/4 of what was
 //! sent.
 
+mod base;
 mod held;
 mod marks;
+mod service;
 #[cfg(test)]
 mod tests;
 
@@ -32,9 +34,12 @@ use std::collections::VecDeque;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
+use dwell_wire::Arrivals;
 
+use base::Base;
 use held::{Attribution, Held, RateSample};
 use marks::Marks;
+use service::ServiceWatch;
 
 /// A queue that delays by less is nobody's trouble.
 const ENTER_NS: u64 = 20 * MILLI_NS;
@@ -107,40 +112,13 @@ struct Sample {
     delay_ns: i64,
 }
 
-/// The least delay of late, in buckets of time.
-#[derive(Clone, Copy, Debug, Default)]
-struct Base {
-    buckets: [Option<(Instant, i64)>; 3],
-}
-
-impl Base {
-    fn add(&mut self, now: Instant, delay_ns: i64) {
-        let [.., newest] = &mut self.buckets;
-        match newest {
-            Some((since, least)) if now.since_ns(*since) < BASE_SPAN_NS => {
-                *least = delay_ns.min(*least);
-            }
-            _ => {
-                self.buckets.rotate_left(1);
-                self.buckets[2] = Some((now, delay_ns));
-            }
-        }
-        for bucket in &mut self.buckets {
-            *bucket = bucket.filter(|(since, _)| now.since_ns(*since) < 3 * BASE_SPAN_NS);
-        }
-    }
-
-    fn least(&self) -> Option<i64> {
-        self.buckets.iter().flatten().map(|&(_, least)| least).min()
-    }
-}
-
 /// The state of the path to one peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bottleneck {
     marks: Marks,
+    service: ServiceWatch,
     samples: VecDeque<Sample>,
-    base: Base,
+    base: Base<BASE_SPAN_NS>,
     held: Option<Held>,
     /// When the latest report came, also of a session before.
     reported_at: Instant,
@@ -155,11 +133,13 @@ impl Bottleneck {
     #[inline]
     pub(crate) fn sent(&mut self, now: Instant, number: u64, link_bytes: u64) {
         self.marks.sent(now, number, link_bytes);
+        self.service.sent(now, number, link_bytes);
     }
 
     /// A new session, whose numbers and accounts begin again.
     pub(crate) fn begin_session(&mut self) {
         self.marks.clear();
+        self.service.begin_session();
         self.samples.clear();
     }
 
@@ -201,6 +181,13 @@ impl Bottleneck {
             self.base = Base::default();
             self.samples.clear();
         }
+    }
+
+    /// The peer says when datagrams came, before the report that it belongs to.
+    pub(crate) fn on_arrivals(&mut self, now: Instant, arrivals: &Arrivals) {
+        let Some(least_ns) = self.service.delays_ns(arrivals).min() else { return };
+        self.see_to_clocks(least_ns);
+        self.service.on_arrivals(now, arrivals, least_ns);
     }
 
     /// A report came.
@@ -282,19 +269,24 @@ impl Bottleneck {
         Some((bps(sent_bytes, sent_ns), bps(came_bytes, came_ns)))
     }
 
-    /// Returns true if a queue stands beyond, so that the bottleneck is there.
+    /// Looks for a queue that stands beyond, or for a link that is busy without one: the bottleneck is
+    /// there then.
     fn look_out(&mut self, now: Instant) {
         let Some((_, came_bps)) = self.rates_bps() else { return };
-        let is_possible = (RATE_MIN_BPS..RATE_MAX_BPS).contains(&came_bps);
-        if !is_possible || now < self.alone_until {
+        let is_possible = |bps: f64| (RATE_MIN_BPS..RATE_MAX_BPS).contains(&bps);
+        if !is_possible(came_bps) || now < self.alone_until {
             return;
         }
         let long_ns = ENTER_NS.max(2 * held::target_ns(came_bps));
         let stood_ns = self.stood_ns(now, ENTER_SPAN_NS, ENTER_SAMPLES);
-        if stood_ns.is_some_and(|ns| ns > long_ns) {
-            self.held = Some(Held::new(now, came_bps));
-            self.follow(now, false);
-        }
+        let service = self.service.service(now).filter(|service| service.is_smooth);
+        let bps = match service.map(|service| service.bps) {
+            _ if stood_ns.is_some_and(|ns| ns > long_ns) => came_bps,
+            Some(bps) if is_possible(bps) => bps,
+            _ => return,
+        };
+        self.held = Some(Held::new(now, bps));
+        self.follow(now, false);
     }
 
     /// Returns the queue that stood for this long, by at least this many reports.
@@ -315,8 +307,16 @@ impl Bottleneck {
         let before = self.samples.iter().rev().nth(1).map_or(last.sent_at, |before| before.sent_at);
         let lag_ns = now.since_ns(before).saturating_sub(queue_ns);
         let mut held = held.clone();
-        let attribution =
-            held.update(&RateSample { now, sent_bps, came_bps, queue_ns, lag_ns, is_least });
+        let service_bps = self.service.service_now(now);
+        let attribution = held.update(&RateSample {
+            now,
+            sent_bps,
+            came_bps,
+            service_bps,
+            queue_ns,
+            lag_ns,
+            is_least,
+        });
         let took_ns = now.since_ns(held.since);
         self.held = Some(held);
         match attribution {

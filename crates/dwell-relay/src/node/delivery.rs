@@ -90,6 +90,7 @@ impl Node {
                 sender_time_ns: now.as_ns(),
                 id,
                 report_every_ms: peer.reports.wish_ms(),
+                arrivals_max: peer.reports.wish_arrivals(),
             };
             let (long, short) = (probe(round.long_id), probe(round.short_id));
             // In this order: a short datagram behind a long one may share a system call with it (GSO),

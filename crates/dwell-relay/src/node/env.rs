@@ -89,6 +89,11 @@ pub trait Env {
     /// The present time. Compressing takes time: two calls may differ.
     fn now(&self) -> Instant;
 
+    /// When the datagram that is handed over came, if that is known better than by the time of its reading.
+    fn came_at(&self) -> Option<Instant> {
+        None
+    }
+
     /// The time in UTC, in nanoseconds since 1970: handshakes carry it. It may jump.
     fn unix_ns(&self) -> u64;
 

@@ -167,7 +167,7 @@ impl Node {
         let highest = session.map(|session| session.window().highest());
         let number = highest.map(|highest| reconstruct_sequence(highest, header.sequence_low));
         if let Some(number) = number {
-            peer.reports.came(now, number);
+            peer.reports.came(now, env.came_at().unwrap_or(now), number);
         }
         let resent = match Records::new(body).next() {
             Some(Ok(Record::Resent { sequence_low })) => Some(sequence_low),
@@ -456,11 +456,11 @@ fn note_control(
 ) {
     match *control {
         Control::KeepAlive => {}
-        Control::Probe { sender_time_ns, id, report_every_ms } => {
+        Control::Probe { sender_time_ns, id, report_every_ms, arrivals_max } => {
             let receiver_time_ns = now.as_ns();
             asked.reply = Some(Control::ProbeReply { sender_time_ns, id, receiver_time_ns });
             if is_present {
-                peer.reports.wanted(report_every_ms);
+                peer.reports.wanted(report_every_ms, arrivals_max);
             }
         }
         Control::ProbeReply { id, .. } if PathMtu::is_own(id) => asked.path_probe = Some(id),
@@ -477,7 +477,8 @@ fn note_control(
             peer.contexts.outgoing.report(now, &report);
         }
         Control::ContextReport(_) => {}
-        Control::Report(_) | Control::Missing(_) | Control::Gone(_) => {}
+        Control::Arrivals(arrivals) if is_present => peer.on_arrivals(now, &arrivals),
+        Control::Report(_) | Control::Missing(_) | Control::Gone(_) | Control::Arrivals(_) => {}
         Control::Close { reason } => asked.close = Some(reason),
         Control::Unknown { .. } => peer.rx.skipped_records += 1,
     }

@@ -14,7 +14,7 @@ use super::compress::keep_compressed;
 use super::contexts::{CodecTrial, ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
-use super::link::send_control;
+use super::link::{send_control, send_controls};
 use super::peer::{NEVER_COMPRESSED, Peer};
 use super::store::{Store, Treatment};
 use super::{Node, enter};
@@ -231,7 +231,11 @@ impl Node {
             if due.report {
                 peer.note_tail_report(now);
                 let report = Control::Report(peer.report(now));
-                send_control(peer, index, env, &report);
+                // What came is known one by one before the report is looked at.
+                match peer.reports.arrivals().map(Control::Arrivals) {
+                    Some(arrivals) => send_controls(peer, index, env, &[arrivals, report]),
+                    None => send_control(peer, index, env, &report),
+                }
             }
         }
     }

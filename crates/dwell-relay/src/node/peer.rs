@@ -18,7 +18,7 @@ use dwell_report::Histogram;
 use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::record::carried_record_len;
-use dwell_wire::{Carried, ContextOffer, Control, Hello, Report, Unit};
+use dwell_wire::{Arrivals, Carried, ContextOffer, Control, Hello, Report, Unit};
 
 use super::bottleneck::{Bottleneck, LinkReport};
 use super::classes::Classes;
@@ -378,6 +378,13 @@ impl Peer {
         self.pacer.set_found(self.bottleneck.found());
     }
 
+    /// The peer says when datagrams of the present session came.
+    pub(crate) fn on_arrivals(&mut self, now: Instant, arrivals: &Arrivals) {
+        if self.listens() {
+            self.bottleneck.on_arrivals(now, arrivals);
+        }
+    }
+
     /// The peer answered a probe that was sent then, and that came there then, by its clock.
     pub(crate) fn answered(&mut self, now: Instant, sent_at: Instant, came_at_ns: u64) {
         if sent_at > now {
@@ -612,7 +619,8 @@ impl Peer {
         self.probed_at = now;
         self.spoke(now);
         let report_every_ms = self.reports.wish_ms();
-        Control::Probe { sender_time_ns: now.as_ns(), id: index as u32, report_every_ms }
+        let (id, arrivals_max) = (index as u32, self.reports.wish_arrivals());
+        Control::Probe { sender_time_ns: now.as_ns(), id, report_every_ms, arrivals_max }
     }
 }
 

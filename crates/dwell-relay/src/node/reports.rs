@@ -3,8 +3,10 @@
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
 use dwell_report::status::{PeerReport, RecentLoss, RxStatus};
-use dwell_wire::Report;
+use dwell_wire::arrivals::GAPS_MAX;
+use dwell_wire::{Arrivals, Report};
 
+use super::arrivals::Arrived;
 use super::loss::{Loss, WINDOW_NS};
 
 /// While packets come in, the peer is notified so this often, ...
@@ -16,6 +18,8 @@ const REPORT_AFTER_BYTES: u64 = 12_500;
 /// And it takes no more than this part of our own link to the peer, if its rate is known.
 const REPORT_LINK_PART: u64 = 50;
 const REPORT_LINK_BYTES: u64 = 160;
+/// The same with arrivals.
+const ARRIVALS_LINK_BYTES: u64 = 260;
 /// The interval asked of a peer whose reports are to show a bottleneck.
 const WANTED_MS: u16 = 50;
 /// Until it has answered, it is asked again after this.
@@ -51,6 +55,8 @@ pub(crate) struct Reports {
     jumps_before: u64,
     /// The interval at which the peer wants reports.
     wanted_ns: Option<u64>,
+    /// What came lately, if the peer wants to know it one by one.
+    arrived: Option<Arrived>,
     /// True if we want reports often, and the interval that the peer was sent.
     wants: bool,
     reported_ms: u16,
@@ -73,7 +79,7 @@ impl Reports {
         self.reported_bytes = rx.bytes;
         self.before =
             Before { datagrams: rx.datagrams, bytes: rx.bytes, replayed: rx.replayed, records };
-        self.wanted_ns = None;
+        (self.wanted_ns, self.arrived) = (None, None);
         self.reported_ms = 0;
         self.session_at = now;
     }
@@ -89,10 +95,13 @@ impl Reports {
         }
     }
 
-    /// A datagram of the present session came, with this number.
+    /// A datagram of the present session came then, with this number, and is read now.
     #[inline]
-    pub(crate) fn came(&mut self, now: Instant, number: u64) {
+    pub(crate) fn came(&mut self, now: Instant, came_at: Instant, number: u64) {
         self.came.came(now, number);
+        if let Some(arrived) = &mut self.arrived {
+            arrived.came(came_at, number);
+        }
     }
 
     /// The datagram with this number, which was missing, came in another one.
@@ -122,8 +131,12 @@ impl Reports {
         self.jumps_before + self.came.jumps()
     }
 
-    /// The peer asks for reports this often.
-    pub(crate) fn wanted(&mut self, every_ms: u16) {
+    /// The peer asks for reports this often, with this many arrivals.
+    pub(crate) fn wanted(&mut self, every_ms: u16, arrivals_max: u8) {
+        self.arrived = (arrivals_max > 0).then(|| {
+            let arrived = self.arrived.take().unwrap_or_default();
+            arrived.with_max(arrivals_max)
+        });
         let every_ns = u64::from(every_ms) * MILLI_NS;
         self.wanted_ns = (every_ms > 0).then(|| every_ns.clamp(REPORT_NS_MIN, REPORT_NS));
     }
@@ -136,6 +149,11 @@ impl Reports {
     /// Returns the interval to ask for in probes.
     pub(crate) fn wish_ms(&self) -> u16 {
         if self.wants { WANTED_MS } else { 0 }
+    }
+
+    /// Returns the number of arrivals to ask for in probes.
+    pub(crate) fn wish_arrivals(&self) -> u8 {
+        if self.wants { GAPS_MAX as u8 } else { 0 }
     }
 
     /// True if the peer does not know yet what we want.
@@ -156,8 +174,8 @@ impl Reports {
             return None;
         }
         let early = self.wanted_ns.filter(|_| rx.bytes - self.reported_bytes >= REPORT_AFTER_BYTES);
-        let affordable =
-            |rate: Rate| rate.transmission_ns(REPORT_LINK_BYTES * REPORT_LINK_PART).min(REPORT_NS);
+        let bytes = if self.arrived.is_some() { ARRIVALS_LINK_BYTES } else { REPORT_LINK_BYTES };
+        let affordable = |rate: Rate| rate.transmission_ns(bytes * REPORT_LINK_PART).min(REPORT_NS);
         let every_ns = early.map_or(REPORT_NS, |every_ns| every_ns.max(rate.map_or(0, affordable)));
         Some(self.reported_at + every_ns)
     }
@@ -192,6 +210,11 @@ impl Reports {
             recent_lost: recent.lost,
             ..Report::default()
         }
+    }
+
+    /// The arrivals that go out with a report; none if the peer does not want them, or nothing came.
+    pub(crate) fn arrivals(&mut self) -> Option<Arrivals> {
+        self.arrived.as_mut()?.take()
     }
 
     /// The peer's report on the present session. False if a later one came before.
@@ -243,7 +266,7 @@ mod tests {
         let (mut reports, rx) = (Reports::default(), RxStatus::default());
         reports.begin_session(at_ms(0), &rx, (0, 0));
         for number in [1, 2, 5] {
-            reports.came(at_ms(number), number);
+            reports.came(at_ms(number), at_ms(number), number);
         }
         let report = reports.report(at_ms(9), &rx, (0, 0));
         assert_eq!((report.highest_sequence, report.missing, report.lost), (5, 2, 0));
@@ -253,7 +276,7 @@ mod tests {
         reports.on_retransmission(3);
         reports.begin_session(at_ms(5_010), &rx, (0, 0));
         assert_eq!(reports.lost(at_ms(5_010)), 1, "4 is not going to come any more");
-        reports.came(at_ms(5_020), 901);
+        reports.came(at_ms(5_020), at_ms(5_020), 901);
         assert_eq!(reports.lost(at_ms(5_030)), 1, "the others may yet come");
         assert_eq!(reports.lost(at_ms(9_030)), 901);
     }
@@ -265,7 +288,7 @@ mod tests {
         here.begin_session(at_ms(0), &rx, (0, 0));
         there.begin_session(at_ms(0), &rx, (0, 0));
         for number in (1..=10_000).filter(|number| number % 5 > 1) {
-            here.came(at_ms(number), number);
+            here.came(at_ms(number), at_ms(number), number);
         }
         let own = here.recent(at_ms(10_000)).expect("much came");
         assert!((39..=40).contains(&(own.ppm / 10_000)), "{own:?}");
@@ -304,9 +327,9 @@ mod tests {
         assert_eq!(reports.due_at(&rx, 0, None), None, "nothing came");
         rx.bytes = 20_000;
         assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(2_000)));
-        reports.wanted(50);
+        reports.wanted(50, 0);
         assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(1_050)));
-        reports.wanted(1);
+        reports.wanted(1, 0);
         assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(1_020)));
         // 160 bytes are a fiftieth of what 100 kbit/s carry in 640 ms.
         let thin = Rate::from_bps(100_000);

@@ -22,7 +22,7 @@ fn receive(port: &UdpPort, want: usize) -> Vec<(SocketAddr, Vec<u8>)> {
         poller.wait(Some(deadline), Clock::now(), &mut events).unwrap();
         let count = port.recv(&mut batch).unwrap();
         let before = got.len();
-        got.extend(batch.datagrams().map(|(from, datagram)| (from, datagram.to_vec())));
+        got.extend(batch.datagrams().map(|it| (it.source, it.bytes.to_vec())));
         assert_eq!(got.len() - before, count);
     }
     got

@@ -254,11 +254,12 @@ fn padding_is_a_keep_alive_of_any_length() {
     let mut buf = vec![0xff; 9_000];
     for len in [3, 4, 100, 1_400, 4_096, 4_097, 4_098, 4_099, 8_981] {
         let mut writer = BodyWriter::new(&mut buf);
-        let probe = Control::Probe { sender_time_ns: 1, id: 2, report_every_ms: 3 };
+        let probe =
+            Control::Probe { sender_time_ns: 1, id: 2, report_every_ms: 3, arrivals_max: 0 };
         assert_eq!(writer.control(&probe), Ok(()));
         assert_eq!(writer.padding(len), Ok(()), "{len}");
         let body_len = writer.len();
-        assert_eq!(body_len, 17 + len);
+        assert_eq!(body_len, 18 + len);
         let records: Vec<_> = Records::new(&buf[..body_len]).collect();
         let expected = [probe, Control::KeepAlive].map(|it| Ok(Record::Control(it)));
         assert_eq!(records, expected, "{len}");

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
-    Alone, Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody, ContextOffer,
-    ContextRecord, ContextReport, Control, DataHeader, Datagram, DictionaryName, Fragment, Hello,
-    Initiation, Label, ModelOffer, Numbers, Record, Records, Report, Response, Start, StartBase,
-    Unit, WireError, keyed, reconstruct_number, reconstruct_sequence,
+    Alone, Arrivals, Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody,
+    ContextOffer, ContextRecord, ContextReport, Control, DataHeader, Datagram, DictionaryName,
+    Fragment, Hello, Initiation, Label, ModelOffer, Numbers, Record, Records, Report, Response,
+    Start, StartBase, Unit, WireError, keyed, reconstruct_number, reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -73,6 +73,7 @@ fn no_example_is_left_out() {
         "hex context-raw",
         "hex context-start",
         "hex context-start-dictionary",
+        "hex control-arrivals",
         "hex control-close",
         "hex control-context-report",
         "hex control-gone",
@@ -236,9 +237,15 @@ fn section_7_control() {
         ring_offset: 3_000_000,
     };
     let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns: 5_000_000 };
+    let probe = Control::Probe { sender_time_ns, id, report_every_ms: 50, arrivals_max: 40 };
+    let mut arrivals = Arrivals::new(10_000, 6_000_000_000);
+    for came_at_ns in [Some(6_001_200_000), None, Some(6_003_600_000)] {
+        assert!(arrivals.push(came_at_ns));
+    }
     let examples = [
         ("control-keep-alive", Control::KeepAlive),
-        ("control-probe", Control::Probe { sender_time_ns, id, report_every_ms: 50 }),
+        ("control-probe", probe),
+        ("control-arrivals", Control::Arrivals(arrivals)),
         ("control-probe-reply", reply),
         ("control-report", Control::Report(report)),
         ("control-close", Control::Close { reason: CloseReason::Reload }),

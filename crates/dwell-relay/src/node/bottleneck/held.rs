@@ -55,6 +55,8 @@ pub(super) struct RateSample {
     /// The rate at which was sent, in bits per second.
     pub(super) sent_bps: f64,
     pub(super) came_bps: f64,
+    /// The rate at which the link serves what stands in its queue, if it is busy.
+    pub(super) service_bps: Option<f64>,
     /// The queue beyond.
     pub(super) queue_ns: u64,
     /// The time until a change of the pace is seen, without the queue.
@@ -132,7 +134,10 @@ impl Held {
     pub(super) fn update(&mut self, sample: &RateSample) -> Attribution {
         let target_ns = target_ns(self.rate_bps);
         let attribution = if sample.queue_ns <= target_ns / 2 {
-            self.rise(sample)
+            match sample.service_bps {
+                Some(_) => self.keep(sample),
+                None => self.rise(sample),
+            }
         } else {
             (self.steps, self.step_bps) = (0, self.rate_bps);
             match self.learn(sample) {
@@ -142,6 +147,13 @@ impl Held {
         };
         self.gain = self.next_gain(sample, target_ns);
         attribution
+    }
+
+    /// There is no queue that stands, and yet the link is busy.
+    fn keep(&mut self, sample: &RateSample) -> Attribution {
+        self.proof = None;
+        (self.steps, self.step_bps) = (0, self.rate_bps);
+        self.learn(sample)
     }
 
     /// There is no queue: the link carries at least what was sent.
@@ -167,7 +179,8 @@ impl Held {
     /// There is a queue: what comes is what the link carries. But if others fill the queue, what
     /// comes is what we send: to follow that down would leave them everything.
     fn learn(&mut self, sample: &RateSample) -> Attribution {
-        let came = sample.came_bps;
+        // The time that single datagrams take is of now, what came in a while may be of before.
+        let came = sample.service_bps.unwrap_or(sample.came_bps);
         let aim = came.clamp(self.rate_bps * FALL_MAX, self.rate_bps * RISE_MAX);
         let is_near = (came / self.rate_bps - 1.0).abs() < NEAR;
         let is_sure = came >= self.rate_bps || sample.sent_bps >= came * EXCESS;

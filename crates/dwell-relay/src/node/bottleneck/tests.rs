@@ -1,9 +1,10 @@
 //! The estimator and the pacer over a modelled bottleneck, in virtual time.
 
+mod bbr;
 mod model;
 
 use dwell_base::Rate;
-use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 use dwell_testkit::LinkSpec;
 
 use super::{FORGET_NS, LinkReport, RATE_MIN_BPS};
@@ -49,6 +50,41 @@ fn a_link_beyond_is_found_and_followed() {
     // Without reports the same link has a queue that nobody compresses.
     let mut deaf = Model::new(&Terms { listens: false, ..terms });
     assert!(deaf.watch(3_000, 10_000).queue_ns(0.5) > 50 * MILLI_NS);
+}
+
+fn bbr(delay_ns: u64, flows: usize) -> Terms {
+    let (link, back) = (steps().with_delay_ns(delay_ns), LinkSpec::new().with_delay_ns(delay_ns));
+    Terms { link, back, is_bbr: true, flows, ..Terms::default() }
+}
+
+/// Connections that keep queues short leave next to none.
+#[test]
+fn a_link_beyond_is_found_without_a_queue() {
+    for delay_ns in [100 * MICRO_NS, 20 * MILLI_NS] {
+        for flows in [1, 4] {
+            assert_follows(&bbr(delay_ns, flows), &format!("BBR, {flows}, {delay_ns} ns"));
+        }
+    }
+    // A peer of an earlier version says nothing of single datagrams, and there is no queue to be seen.
+    let earlier = Terms { tells_arrivals: false, ..bbr(100 * MICRO_NS, 1) };
+    assert_eq!(Model::new(&earlier).watch(3_000, 10_000).held, 0.0);
+}
+
+/// Far away they take many seconds to grow, and to give up what they began with.
+#[test]
+fn a_link_far_beyond_is_found_without_a_queue() {
+    for (flows, seed) in [(1, 1), (1, 2), (4, 1), (4, 2)] {
+        let mut model = Model::new(&Terms { seed, ..bbr(150 * MILLI_NS, flows) });
+        for (from_ms, to_ms, link_bps) in [(5_000, 10_000, 20e6), (14_000, 20_000, 5e6)] {
+            let mut seen = model.watch(from_ms, to_ms);
+            let what = format!("{flows} flows, seed {seed}, {link_bps}");
+            let off = |bps: f64| (bps / link_bps - 1.0).abs();
+            assert!(seen.held > 0.95, "{what}: known for {} of the time", seen.held);
+            assert!(seen.rates_bps.iter().all(|&bps| off(bps) < 0.1), "{what}");
+            assert!(seen.queue_ns(0.5) < 50 * MILLI_NS, "{what}: {}", seen.queue_ns(0.5));
+            assert!(off(seen.came_bps) < 0.08, "{what}: {} came", seen.came_bps);
+        }
+    }
 }
 
 #[test]

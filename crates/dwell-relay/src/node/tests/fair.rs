@@ -278,7 +278,7 @@ fn control_messages_do_not_wait() {
     for _ in 0..3 {
         hub.send(0, &crowd);
     }
-    let probe = Control::Probe { sender_time_ns: 77, id: 1, report_every_ms: 0 };
+    let probe = Control::Probe { sender_time_ns: 77, id: 1, report_every_ms: 0, arrivals_max: 0 };
     // Behind a packet that has to wait.
     let packet = bodies::udp_packet(behind(0, 9), HUB.parse().expect("an address"), &[7]);
     hub.send(

@@ -6,8 +6,11 @@ use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate, Rng};
 use dwell_testkit::LinkSpec;
 use dwell_testkit::link::LinkModel;
+use dwell_wire::Arrivals;
 
 use super::super::{Bottleneck, LinkReport};
+use super::bbr::Bbr;
+use crate::node::arrivals::Arrived;
 use crate::node::pacer::{Pacer, Pacing};
 
 /// The longest packet; the shortest has half as many.
@@ -25,6 +28,8 @@ pub(super) struct Terms {
     /// The path of reports. Acknowledgements take as long, and are never lost.
     pub(super) back: LinkSpec,
     pub(super) flows: usize,
+    /// They keep queues short (BBR) rather than fill them.
+    pub(super) is_bbr: bool,
     /// Traffic beside the tunnel that reacts to nothing.
     pub(super) cross_bps: u64,
     /// Connections beside the tunnel that fill any queue.
@@ -32,6 +37,8 @@ pub(super) struct Terms {
     /// The rate that the programs behind the relay send at most, all together.
     pub(super) offered_bps: u64,
     pub(super) listens: bool,
+    /// The peer says when each datagram came; earlier versions don't.
+    pub(super) tells_arrivals: bool,
     pub(super) seed: u64,
 }
 
@@ -41,10 +48,12 @@ impl Default for Terms {
             link: LinkSpec::new().with_delay_ns(10 * MILLI_NS),
             back: LinkSpec::new().with_delay_ns(10 * MILLI_NS),
             flows: 2,
+            is_bbr: false,
             cross_bps: 0,
             cross_flows: 0,
             offered_bps: u64::MAX,
             listens: true,
+            tells_arrivals: true,
             seed: 1,
         }
     }
@@ -73,9 +82,10 @@ struct Answer {
     serial: u64,
 }
 
-/// A connection that grows until it loses something, as Reno.
+/// A connection that grows until it loses something, as Reno, or one that measures.
 #[derive(Clone, Default)]
 struct Flow {
+    bbr: Option<Bbr>,
     window: f64,
     threshold: f64,
     /// Datagrams in transit, by serial numbers.
@@ -87,22 +97,33 @@ struct Flow {
 }
 
 impl Flow {
-    fn new() -> Self {
-        Self { window: 10.0, threshold: 1e9, ..Self::default() }
+    fn new(is_bbr: bool) -> Self {
+        let bbr = is_bbr.then(Bbr::default);
+        Self { bbr, window: 10.0, threshold: 1e9, ..Self::default() }
     }
 
-    fn may_send(&self) -> bool {
-        (self.out.len() as f64) < self.window
+    fn may_send(&self, now: Instant) -> bool {
+        let is_time = self.bbr.as_ref().is_none_or(|bbr| bbr.is_time(now));
+        is_time && (self.out.len() as f64) < self.window
     }
 
-    fn send(&mut self) -> u64 {
+    fn send(&mut self, now: Instant) -> u64 {
         self.serial += 1;
         self.out.push_back(self.serial);
+        if let Some(bbr) = &mut self.bbr {
+            bbr.sent(now, self.serial, self.out.len());
+        }
         self.serial
     }
 
     fn acknowledged(&mut self, now: Instant, serial: u64) {
         self.received_at = now;
+        if let Some(bbr) = &mut self.bbr {
+            self.window = bbr.acknowledged(now, serial);
+            // What is far behind is lost, which changes nothing.
+            self.out.retain(|&out| out != serial && out + 3 >= serial);
+            return;
+        }
         // What is three behind is lost.
         while self.out.front().is_some_and(|&first| first + 3 < serial) {
             let lost = self.out.pop_front().unwrap_or_default();
@@ -123,6 +144,9 @@ impl Flow {
     fn tick(&mut self, now: Instant) {
         if !self.out.is_empty() && now.since_ns(self.received_at) > SECOND_NS {
             self.out.clear();
+            if self.bbr.is_some() {
+                return;
+            }
             self.received_at = now;
             self.threshold = (self.window / 2.0).max(2.0);
             self.window = 2.0;
@@ -164,7 +188,7 @@ pub(super) struct Model {
     /// The last number of the session before.
     renewed_at: u64,
     link: LinkModel<Packet>,
-    back: LinkModel<LinkReport>,
+    back: LinkModel<(Option<Arrivals>, LinkReport)>,
     acks: LinkModel<Answer>,
     cross_due: f64,
     offered: f64,
@@ -172,6 +196,7 @@ pub(super) struct Model {
     highest: u64,
     highest_at: Instant,
     came_bytes: u64,
+    arrived: Arrived,
     reported_at: Instant,
     reported: u64,
     /// The offset of the peer's clock, and its drift.
@@ -188,8 +213,8 @@ impl Model {
             bottleneck: Bottleneck::default(),
             pacer: Pacer::new(Pacing::Auto),
             rng: Rng::stream(terms.seed, 5),
-            flows: vec![Flow::new(); terms.flows],
-            others: vec![Flow::new(); terms.cross_flows],
+            flows: vec![Flow::new(terms.is_bbr); terms.flows],
+            others: vec![Flow::new(false); terms.cross_flows],
             port: VecDeque::new(),
             number: 0,
             renewed_at: 0,
@@ -201,6 +226,7 @@ impl Model {
             highest: 0,
             highest_at: Instant::ZERO,
             came_bytes: 0,
+            arrived: Arrived::default().with_max(u8::MAX),
             reported_at: Instant::ZERO,
             reported: 0,
             ahead_ns: 77 * SECOND_NS,
@@ -262,6 +288,7 @@ impl Model {
         self.bottleneck.forget_old(self.now);
         self.renewed_at = self.number;
         self.came_bytes = 0;
+        self.arrived = Arrived::default().with_max(u8::MAX);
         (self.highest, self.reported) = (0, 0);
     }
 
@@ -278,6 +305,8 @@ impl Model {
                             self.highest = number;
                             self.highest_at = delivered.at;
                         }
+                        let at = Instant::from_ns(self.peer_clock_ns(delivered.at));
+                        self.arrived.came(at, number);
                         self.came_bytes += delivered.len as u64;
                     }
                     Answer { is_ours: true, flow, serial }
@@ -301,7 +330,8 @@ impl Model {
             if let Some(lie) = self.lie {
                 lie(&mut report);
             }
-            self.back.push(self.now, 150, report);
+            let arrivals = self.arrived.take().filter(|_| self.terms.tells_arrivals);
+            self.back.push(self.now, 250, (arrivals, report));
         }
     }
 
@@ -313,7 +343,11 @@ impl Model {
         }
         while let Some(delivered) = self.back.pop(self.now) {
             if self.terms.listens {
-                self.bottleneck.on_report(self.now, &delivered.packet);
+                let (arrivals, report) = &delivered.packet;
+                if let Some(arrivals) = arrivals {
+                    self.bottleneck.on_arrivals(self.now, arrivals);
+                }
+                self.bottleneck.on_report(self.now, report);
                 self.pacer.set_found(self.bottleneck.found());
             }
         }
@@ -327,8 +361,8 @@ impl Model {
         }
         for flow in 0..self.others.len() {
             self.others[flow].tick(self.now);
-            while self.others[flow].may_send() {
-                let serial = self.others[flow].send();
+            while self.others[flow].may_send(self.now) {
+                let serial = self.others[flow].send(self.now);
                 let packet = Packet::Other { flow, serial };
                 self.link.push(self.now, PACKET_BYTES as usize, packet);
             }
@@ -345,9 +379,9 @@ impl Model {
         for at in 0..self.flows.len() {
             let flow = (first + at) % self.flows.len();
             self.flows[flow].tick(self.now);
-            while self.flows[flow].may_send() && self.offered >= PACKET_BYTES as f64 {
+            while self.flows[flow].may_send(self.now) && self.offered >= PACKET_BYTES as f64 {
                 self.offered -= PACKET_BYTES as f64;
-                let serial = self.flows[flow].send();
+                let serial = self.flows[flow].send(self.now);
                 // A queue that is full drops, as the port does.
                 if self.port.len() < room {
                     let bytes = PACKET_BYTES - self.rng.below(PACKET_BYTES / 2);
