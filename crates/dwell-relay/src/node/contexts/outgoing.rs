@@ -14,7 +14,7 @@ use std::sync::Arc;
 use dwell_base::time::SECOND_NS;
 use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
-use dwell_policy::method::CodecPick;
+use dwell_policy::method::{CodecPick, TrialBudget};
 use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
@@ -40,8 +40,9 @@ const EVICTABLE_NS: u64 = 2 * SECOND_NS;
 /// The memory of a context that is not used for so long is given back.
 const IDLE_NS: u64 = 120 * SECOND_NS;
 
-/// Trials of codecs take at most one part in so many of the time.
-const TRIALS_PART: u64 = 24;
+/// Trials of codecs take at most one part in so many of the time, which is saved up to so much.
+const TRIALS_PART: u64 = 16;
+const TRIALS_SAVED_NS_MAX: u64 = SECOND_NS;
 /// The next one may be after so long if nothing is heard of one.
 const RESULT_NS_MAX: u64 = 60 * SECOND_NS;
 /// What took the worker how long is forgotten at this rate, batch by batch: the last fifty count.
@@ -84,6 +85,36 @@ pub(crate) struct Position {
     pub(crate) is_confirmed: bool,
 }
 
+/// Trials of codecs, of all contexts together.
+#[derive(Debug)]
+struct Trials {
+    due: Option<CodecTrial>,
+    may_begin_at: Instant,
+    budget: TrialBudget,
+}
+
+impl Default for Trials {
+    fn default() -> Self {
+        let budget = TrialBudget::new(TRIALS_PART, TRIALS_SAVED_NS_MAX);
+        Self { due: None, may_begin_at: Instant::ZERO, budget }
+    }
+}
+
+impl Trials {
+    fn may_begin(&mut self, now: Instant) -> bool {
+        self.due.is_none() && now >= self.may_begin_at && self.budget.allows(now, 1)
+    }
+
+    fn begin(&mut self, now: Instant, trial: CodecTrial) {
+        (self.due, self.may_begin_at) = (Some(trial), now + RESULT_NS_MAX);
+    }
+
+    fn ended(&mut self, now: Instant, took_ns: u64) {
+        self.may_begin_at = now;
+        self.budget.spend(now, took_ns);
+    }
+}
+
 /// The contexts of what goes to one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
@@ -101,10 +132,8 @@ pub(crate) struct Outgoing {
     is_for_models: bool,
     /// What took the worker's processor so long, and took it in all, lately, in nanoseconds.
     busy_ns: (f64, f64),
-    /// Codecs to be tried, and when there may be another trial: of all contexts together they take a small part
-    /// of the time.
-    trial: Option<CodecTrial>,
-    may_try_at: Instant,
+    /// Codecs to be tried: of all contexts together that takes a small part of the time.
+    trials: Trials,
     /// What the latest trial has found.
     pick: Option<CodecPick<BatchCodec>>,
     /// Batches that were lost with their generations, and are to be encoded again.
@@ -317,12 +346,11 @@ impl Outgoing {
             picking.compressed(context.present.coder, left.lens, left.took_ns);
             let takes_models =
                 runs && self.limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
-            if self.trial.is_none()
-                && now >= self.may_try_at
+            if self.trials.may_begin(now)
                 && let Some((codecs, len)) = picking.due_trial(now, self.rate, takes_models)
             {
-                self.trial = Some(CodecTrial::new(context.group, &encoder, len, codecs));
-                self.may_try_at = now + RESULT_NS_MAX;
+                let trial = CodecTrial::new(context.group, &encoder, len, codecs);
+                self.trials.begin(now, trial);
             }
         }
         context.encoder = Some(encoder);
@@ -340,8 +368,7 @@ impl Outgoing {
         is_for_models: bool,
     ) -> Option<CodecTrial> {
         (self.rate, self.is_for_models) = (rate, is_for_models);
-        let (cpu_ns, all_ns) = self.busy_ns;
-        let slowdown = if cpu_ns > 0.0 { all_ns / cpu_ns } else { 1.0 };
+        let slowdown = self.slowdown();
         let runs = is_for_models && self.mode() == Mode::Running;
         let models = self.limits.and_then(|limits| limits.models).filter(|_| runs);
         let models = models.map_or(0, |models| usize::from(models.contexts));
@@ -350,12 +377,20 @@ impl Outgoing {
                 picking.review(now, rate, at < models, slowdown);
             }
         }
-        self.trial.take()
+        self.trials.due.take()
+    }
+
+    /// Returns how many times longer compressing takes than the processor works at it: that has others to serve, or
+    /// a quota.
+    fn slowdown(&self) -> f64 {
+        let (cpu_ns, all_ns) = self.busy_ns;
+        if cpu_ns > 0.0 { all_ns / cpu_ns } else { 1.0 }
     }
 
     /// Codecs were tried.
     pub(in crate::node) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
-        self.may_try_at = now + TRIALS_PART * trial.took_ns;
+        // On a processor of which little may be had, others wait for longer.
+        self.trials.ended(now, (trial.took_ns as f64 * self.slowdown()) as u64);
         let at = self.by_group.get(&trial.group).map(|&at| usize::from(at));
         let context = at.and_then(|at| self.contexts.get_mut(at));
         if let Some(picking) = context.and_then(|it| it.picking.as_mut()) {
