@@ -54,10 +54,11 @@ impl Setup {
         } else {
             "psk_file = \"5\"\n".to_owned()
         };
+        // Models of 1 MiB are full soon, and restart: then memory that is theirs is also in use.
         let text = format!(
             "[node]\naddresses = [\"10.{own}.0.1/16\"]\n{private}[[peer]]\nname = \"other\"\n\
              endpoint = \"192.0.2.{other}:7733\"\nprefixes = [\"10.{other}.0.0/16\"]\n\
-             rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\n{security}",
+             rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nmodel_memory = \"1MiB\"\n{security}",
         );
         Config::parse(&text, "soak.toml", &read).map_err(|e| e.to_string())
     }
