@@ -4,6 +4,7 @@
 //! the matter of whoever sends them.
 
 pub(crate) mod contexts;
+pub(crate) mod models;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

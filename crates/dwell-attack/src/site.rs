@@ -142,7 +142,8 @@ pub(crate) struct TunnelSpec {
     pub(crate) others: usize,
     /// A scheme's name.
     pub(crate) scheme: &'static str,
-    /// As a configuration writes it.
+    /// The codec, and the rate, as a configuration writes them.
+    pub(crate) codec: &'static str,
     pub(crate) rate: String,
     /// Another rate, for the hub's other peers.
     pub(crate) others_rate: Option<&'static str>,
@@ -208,9 +209,9 @@ impl Tunnel {
 }
 
 fn node_table(site: &Site, name: &str, address: &str, spec: &TunnelSpec) -> String {
-    let TunnelSpec { method, scheme, rate, .. } = spec;
+    let TunnelSpec { method, scheme, codec, rate, .. } = spec;
     let mut text = format!(
-        "[defaults]\nscheme = \"{scheme}\"\ncodec = \"zstd:1\"\nrate = \"{rate}\"\n\n\
+        "[defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n\n\
          [savings]\nfile = \"none\"\n[node]\nname = \"{name}\"\naddresses = [\"{address}\"]\n\
          status = \"{directory}/{name}.sock\"\n",
         directory = site.directory.display(),

@@ -65,6 +65,7 @@ mod steering;
 mod switching;
 #[cfg(test)]
 mod tests;
+mod trial_budget;
 mod write_cost;
 
 pub use bound::{Bound, CodecPoint};
@@ -72,4 +73,5 @@ pub use codecs::{Choice, Measured, Prior};
 pub use hull::Offer;
 pub use pick::{Assumed, CodecPick, Tried};
 pub use steering::{Rule, Steering};
+pub use trial_budget::TrialBudget;
 pub use write_cost::WriteCost;

@@ -29,15 +29,15 @@ const SKIP_ONE_OF: u64 = 50;
 const LIAR_RATE: &str = "150kbit";
 /// What a decoder takes at most by [`dwell_codec::ContextDecoder`]: ring, base, window, and beside it.
 const DECODER_MB: f64 = 3.0 * MIB + 0.5 * MIB;
-const MIB: f64 = 1.048_576;
+pub(super) const MIB: f64 = 1.048_576;
 /// A peer's records that wait for a missing one.
 const HELD_MB: f64 = 4.0 * MIB;
 /// What an encoder of level 1 takes with this window: the ring, the base, zstd's window and tables.
-const ENCODER_MB: f64 = 5.0 * MIB;
+pub(super) const ENCODER_MB: f64 = 5.0 * MIB;
 /// What was sent through contexts and not confirmed.
-const KEPT_MB: f64 = 16.0 * MIB;
+pub(super) const KEPT_MB: f64 = 16.0 * MIB;
 /// What everything else may take, as in other attacks.
-const USUAL_MB: f64 = 32.0;
+pub(super) const USUAL_MB: f64 = 32.0;
 /// One thread takes in what comes, and one compresses.
 const CORES: f64 = 1.3;
 /// A generation that lasts longer than a second makes the next one wait no longer: so of each context
@@ -49,13 +49,13 @@ fn auto() -> TunnelSpec {
     TunnelSpec { scheme: "auto", ..spec() }
 }
 
-fn sending(per_second: f64, memory_mb: f64) -> Sending {
+pub(super) fn sending(per_second: f64, memory_mb: f64) -> Sending {
     let limits = Limits { memory_mb, cores: Some(CORES), ..Limits::default() };
     Sending { spec: auto(), limits, ..Sending::usual(per_second) }
 }
 
 /// What all of the peer's contexts take together in the hub, if it uses them as far as it can.
-fn decoders_mb() -> f64 {
+pub(super) fn decoders_mb() -> f64 {
     USUAL_MB + f64::from(CONTEXTS) * DECODER_MB + HELD_MB
 }
 
@@ -64,6 +64,7 @@ pub(super) fn starts(context: &mut Context, name: &'static str) -> anyhow::Resul
     let sending = sending(STARTS_A_SECOND, decoders_mb());
     let (mut row, tunnel) = by_peer(context, name, &sending, move || hostile.starts())?;
     note_contexts(&mut row, &tunnel)?;
+    check_touched(&mut row, &tunnel)?;
     Ok(row)
 }
 
@@ -72,6 +73,7 @@ pub(super) fn numbers(context: &mut Context, name: &'static str) -> anyhow::Resu
     let sending = Sending { skip_one_of: SKIP_ONE_OF, ..sending(NUMBERS_A_SECOND, decoders_mb()) };
     let (mut row, tunnel) = by_peer(context, name, &sending, move || hostile.numbers())?;
     note_contexts(&mut row, &tunnel)?;
+    check_touched(&mut row, &tunnel)?;
     Ok(row)
 }
 
@@ -80,6 +82,7 @@ pub(super) fn losses(context: &mut Context, name: &'static str) -> anyhow::Resul
     let sending = sending(LOSSES_A_SECOND, decoders_mb());
     let (mut row, tunnel) = by_peer(context, name, &sending, move || hostile.losses())?;
     note_contexts(&mut row, &tunnel)?;
+    check_touched(&mut row, &tunnel)?;
     Ok(row)
 }
 
@@ -88,17 +91,26 @@ pub(super) fn bombs(context: &mut Context, name: &'static str) -> anyhow::Result
     let sending = sending(BOMBS_A_SECOND, decoders_mb());
     let (mut row, tunnel) = by_peer(context, name, &sending, move || hostile.bombs())?;
     note_contexts(&mut row, &tunnel)?;
+    check_touched(&mut row, &tunnel)?;
     Ok(row)
 }
 
-/// Notes what the hub received through the attacker's contexts, and demands that it was something.
-fn note_contexts(row: &mut Row, tunnel: &Tunnel) -> anyhow::Result<()> {
+/// Demands that the attack used contexts, or that something of it was dropped there.
+fn check_touched(row: &mut Row, tunnel: &Tunnel) -> anyhow::Result<()> {
+    let status = tunnel.hub.status()?;
+    let peer = status.peers.iter().find(|peer| peer.name == LIAR).context("the peer is there")?;
+    let rx = &peer.rx.contexts;
+    let touched = rx.open + rx.dropped.values().sum::<u64>();
+    row.must_reach("contexts and their records dropped", touched as f64, Bound::AtLeast(10.0));
+    Ok(())
+}
+
+/// Notes what the hub received through the attacker's contexts.
+pub(super) fn note_contexts(row: &mut Row, tunnel: &Tunnel) -> anyhow::Result<()> {
     let status = tunnel.hub.status()?;
     let peer = status.peers.iter().find(|peer| peer.name == LIAR).context("the peer is there")?;
     let rx = &peer.rx.contexts;
     row.checks.push(Check::new("contexts open", rx.open as f64, Bound::AtMost(CONTEXTS.into())));
-    let touched = rx.open + rx.dropped.values().sum::<u64>();
-    row.must_reach("contexts and their records dropped", touched as f64, Bound::AtLeast(10.0));
     row.notes.push(format!(
         "through contexts: {} batches with {} bytes made of {}, {} generations, {} lost, {} gaps, {} \
          bytes of decoders, dropped {:?}; {} datagrams deferred, {} over budget, {} control datagrams \
@@ -118,7 +130,7 @@ fn note_contexts(row: &mut Row, tunnel: &Tunnel) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn receiving() -> Receiving {
+pub(super) fn receiving() -> Receiving {
     Receiving {
         spec: TunnelSpec { others_rate: Some(LIAR_RATE), ..auto() },
         payload: corpus::text(OFFERED_BYTES * 500, 3),
@@ -137,6 +149,17 @@ fn receiving() -> Receiving {
 
 /// Reports on contexts that can't be true, or make the hub begin again.
 pub(super) fn reports(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
+    let memory_mb = USUAL_MB + f64::from(CONTEXTS) * ENCODER_MB + KEPT_MB;
+    lied_to(context, name, receiving(), memory_mb).map(|(row, _)| row)
+}
+
+/// The hub sends through contexts to a peer that lies about them; its memory may grow by so much.
+pub(super) fn lied_to(
+    context: &mut Context,
+    name: &'static str,
+    receiving: Receiving,
+    memory_mb: f64,
+) -> anyhow::Result<(Row, Tunnel)> {
     let mut pace = Pace::new(LIES_A_SECOND);
     let mut rng = Rng::from_seed(5);
     let act = move |peer: &mut Peer, switch: &Switch| {
@@ -153,9 +176,8 @@ pub(super) fn reports(context: &mut Context, name: &'static str) -> anyhow::Resu
             }
         }
     };
-    let (measured, came, tunnel) = with_receiver(context, receiving(), act, |_, _| ())?;
+    let (measured, came, tunnel) = with_receiver(context, receiving, act, |_, _| ())?;
     let mut row = measured.row(name, "relay", "datagrams");
-    let memory_mb = USUAL_MB + f64::from(CONTEXTS) * ENCODER_MB + KEPT_MB;
     let limits = Limits { memory_mb, cores: Some(CORES), ..Limits::default() };
     row.checks = measured.usual_checks(context, limits);
     row.checks.push(measured.rate_check(context, LIES_A_SECOND));
@@ -183,7 +205,7 @@ pub(super) fn reports(context: &mut Context, name: &'static str) -> anyhow::Resu
         tx.memory_bytes,
     ));
     note_drops(&mut row, &tunnel);
-    Ok(row)
+    Ok((row, tunnel))
 }
 
 fn truth(context: u8, came: &Came) -> ContextReport {

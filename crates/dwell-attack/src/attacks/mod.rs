@@ -7,6 +7,7 @@ mod handshake;
 mod idle;
 mod liars;
 pub(crate) mod local;
+mod models;
 mod proxy;
 
 use crate::context::Context;
@@ -85,6 +86,18 @@ pub(crate) const ALL: &[Attack] = &[
         about: "a peer asks 200 times a second for 64 datagrams with batches of contexts again",
         run: contexts::requests,
         is_quick: false,
+    },
+    Attack {
+        name: "models",
+        about: "a peer has noise learned by models, from the longest bases, and batches of 16 KiB predicted",
+        run: models::noise,
+        is_quick: true,
+    },
+    Attack {
+        name: "model-offers",
+        about: "a peer offers to take models of 64 MiB in 16 contexts, and lets each generation end",
+        run: models::offers,
+        is_quick: true,
     },
     Attack {
         name: "peers",

@@ -9,6 +9,7 @@
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 
+use super::TrialBudget;
 use super::bound::{Bound, CodecPoint};
 
 /// The share of a processor that compressing may take: the rest is for all else that a packet costs, and for
@@ -18,22 +19,36 @@ const CPU_SHARE: f64 = 0.7;
 const GAIN_MIN: f64 = 1.03;
 /// That has to be so for this long: what is measured varies.
 const BETTER_NS_MIN: u64 = SECOND_NS / 4;
-/// A codec is used for so long at least.
+/// A codec is used for so long at least, ...
 const USED_NS_MIN: u64 = SECOND_NS;
+/// ... and twice as long each time that one comes back which was used before, if nothing else seems to have changed by so
+/// many times since: where several are about as good, what is measured would have them take turns.
+const USED_NS_MAX: u64 = 300 * SECOND_NS;
+const STEP: f64 = 2.0;
 /// The bytes that have to be there for a trial, which is as many as are worth trying on; or so many if they take
 /// this long to come.
 const TRIAL_BYTES: u64 = 192 << 10;
 const TRIAL_BYTES_MIN: u64 = 24 << 10;
 const TRIAL_BYTES_NS_MAX: u64 = SECOND_NS / 2;
-/// Trials take at most one part in so many of the time.
-const TRIAL_PART: u64 = 64;
+/// Trials take at most one part in so many of the time, ...
+const TRIAL_PART: u64 = 32;
+/// ... which is saved up to so much: a few trials, so that those for a first change come at once.
+const TRIAL_SAVED_NS_MAX: u64 = SECOND_NS;
+/// Where nothing seems to have changed they take one part in so many of that, and come this rarely.
+const TRIAL_CALM_PART: u64 = 16;
+const TRIAL_CALM_NS_MIN: u64 = 2 * SECOND_NS;
 /// They come no more rarely than this, while there is traffic.
 const TRIAL_NS_MAX: u64 = 30 * SECOND_NS;
 /// A trial of which nothing is heard for so long will not be heard of.
 const RESULT_NS_MAX: u64 = 60 * SECOND_NS;
-/// They come at once, but for the time that they take, if what is compressed has so many times another ratio
-/// than when they were made.
+/// They come at once, if there is time for them, if what is compressed has so many times another ratio than when
+/// they were made, ...
 const DRIFT: f64 = 1.15;
+/// ... or the link so many times another rate: others may be worth a trial then.
+const LINK_DRIFT: f64 = 1.5;
+/// Of another ratio there have to be so many bytes: as many as a trial counts. Or it was so long ago.
+const DRIFT_BYTES_MIN: u64 = TRIAL_BYTES / 3;
+const DRIFT_NS_MAX: u64 = 3 * SECOND_NS / 10;
 /// The weight of a batch of this length in what is measured of the codec in use.
 const MEASURED_BYTES: f64 = 262_144.0;
 /// From so much on it says something.
@@ -120,6 +135,12 @@ pub struct CodecPick<C> {
     candidates: Vec<Candidate<C>>,
     present: usize,
     since: Instant,
+    /// How long it is used at least, and the link and the ratio (of what was tried) by which that began to grow.
+    used_ns_min: u64,
+    step_from: Option<(f64, f64)>,
+    step_at: Option<Instant>,
+    /// Those that were used since then, bit by bit.
+    used: u64,
     /// One that carries enough more, and since when.
     better: Option<(usize, Instant)>,
     /// Of the codec in use, what was measured of late: bytes before and after, and nanoseconds.
@@ -132,6 +153,11 @@ pub struct CodecPick<C> {
     began_at: Option<Instant>,
     trial_ns: u64,
     ratio_then: Option<f64>,
+    link_then: f64,
+    /// Since when the ratio is another, and all bytes until then.
+    drift: Option<(Instant, u64)>,
+    all_bytes: u64,
+    budget: TrialBudget,
     is_trying: bool,
     /// How many times longer compressing takes than the processor works at it.
     slowdown: f64,
@@ -151,6 +177,10 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             present: candidates.iter().position(|it| it.codec == first).unwrap_or(0),
             candidates,
             since: Instant::ZERO,
+            used_ns_min: USED_NS_MIN,
+            step_from: None,
+            step_at: None,
+            used: 0,
             better: None,
             original: 0.0,
             left: 0.0,
@@ -160,6 +190,10 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             began_at: None,
             trial_ns: 0,
             ratio_then: None,
+            link_then: 0.0,
+            drift: None,
+            all_bytes: 0,
+            budget: TrialBudget::new(TRIAL_PART, TRIAL_SAVED_NS_MAX),
             is_trying: false,
             slowdown: 1.0,
         }
@@ -171,6 +205,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let (original, left, took_ns, bytes) = (0.0, 0.0, 0.0, 0);
         let (tried_at, began_at, is_trying, ratio_then) = (None, None, false, None);
         let (since, better) = (Instant::ZERO, None);
+        let (used_ns_min, step_from, step_at, used) = (USED_NS_MIN, None, None, 0);
         Self {
             better,
             original,
@@ -182,6 +217,10 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             is_trying,
             ratio_then,
             since,
+            used_ns_min,
+            step_from,
+            step_at,
+            used,
             ..self.clone()
         }
     }
@@ -198,6 +237,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.left = fade * self.left + left_len as f64;
         self.took_ns = fade * self.took_ns + took_ns as f64;
         self.bytes = self.bytes.saturating_add(original_len);
+        self.all_bytes = self.all_bytes.saturating_add(original_len);
     }
 
     /// Compressing takes this many times longer than the processor works at it: it has others to serve, or
@@ -220,7 +260,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         link: Option<f64>,
         is_possible: impl Fn(C) -> bool,
     ) -> Vec<C> {
-        let Some(link) = link.filter(|_| self.is_time(now)) else { return Vec::new() };
+        let Some(link) = link.filter(|&link| self.is_time(now, link)) else { return Vec::new() };
         let measured = self.measured();
         let ratio = measured.map_or(1.0, |it| it.ratio);
         let slower = |it: CodecPoint| CodecPoint::new(it.cost_ns * self.slowdown, it.ratio);
@@ -233,11 +273,11 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let list: Vec<_> = all.filter(may_be_better).map(|(_, it)| it.codec).collect();
         self.is_trying = !list.is_empty();
         (self.bytes, self.ratio_then) = (0, self.measured().map(|it| it.ratio));
-        self.tried_at = Some(now);
+        (self.tried_at, self.link_then, self.drift) = (Some(now), link, None);
         list
     }
 
-    fn is_time(&mut self, now: Instant) -> bool {
+    fn is_time(&mut self, now: Instant, link: f64) -> bool {
         let began_at = *self.began_at.get_or_insert(now);
         let enough =
             if now.since_ns(began_at) < TRIAL_BYTES_NS_MAX { TRIAL_BYTES } else { TRIAL_BYTES_MIN };
@@ -246,18 +286,30 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             return false;
         }
         let Some(before) = self.tried_at else { return true };
-        let drift = self.measured().zip(self.ratio_then).is_some_and(|(is, was)| {
-            let times = is.ratio / was;
-            !(1.0 / DRIFT..=DRIFT).contains(&times)
-        });
-        let pause_ns = TRIAL_PART.saturating_mul(self.trial_ns);
-        let pause_ns = if drift { pause_ns } else { (8 * pause_ns).max(2 * SECOND_NS) };
-        now.since_ns(before) >= pause_ns.min(TRIAL_NS_MAX)
+        let drifts = self.drifts(now);
+        let needed_ns = (self.trial_ns as f64 * self.slowdown) as u64;
+        let pause_ns = (TRIAL_CALM_PART * TRIAL_PART).saturating_mul(self.trial_ns);
+        let pause_ns = pause_ns.clamp(TRIAL_CALM_NS_MIN, TRIAL_NS_MAX);
+        let is_other = drifts || differs(link / self.link_then, LINK_DRIFT);
+        now.since_ns(before) >= pause_ns || is_other && self.budget.allows(now, needed_ns)
+    }
+
+    /// Returns true if the content is other than when codecs were tried, as far as a trial would notice.
+    fn drifts(&mut self, now: Instant) -> bool {
+        let ratios = self.measured().zip(self.ratio_then);
+        if !ratios.is_some_and(|(is, was)| differs(is.ratio / was, DRIFT)) {
+            self.drift = None;
+            return false;
+        }
+        let (since, bytes) = *self.drift.get_or_insert((now, self.all_bytes));
+        self.all_bytes - bytes >= DRIFT_BYTES_MIN || now.since_ns(since) >= DRIFT_NS_MAX
     }
 
     /// Codecs were tried, one after another with the same bytes, which took so long in all.
     pub fn tried(&mut self, now: Instant, results: &[Tried<C>], took_ns: u64) {
         (self.is_trying, self.trial_ns, self.tried_at) = (false, took_ns, Some(now));
+        // A processor of which little may be had is busy with it for longer.
+        self.budget.spend(now, (took_ns as f64 * self.slowdown) as u64);
         for result in results {
             let found = self.candidates.iter_mut().find(|it| it.codec == result.codec);
             if let Some(candidate) = found {
@@ -302,10 +354,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.learn_truth(now);
         let present = self.present()?;
         let can_stay = is_possible(present);
-        if can_stay && now.since_ns(self.since) < USED_NS_MIN && self.since > Instant::ZERO {
-            return Some(present);
-        }
         let Some(link) = link else { return Some(present) };
+        self.notice_step(now, link);
         let possible =
             (0..self.candidates.len()).filter(|&at| is_possible(self.candidates[at].codec));
         let all = possible.filter_map(|at| Some((self.carried(link, at)?, at)));
@@ -315,7 +365,9 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             (Some((most, at)), Some(needed)) if at != self.present && most > GAIN_MIN * needed => {
                 let before = self.better.filter(|it| it.0 == at);
                 let (_, since) = *self.better.insert(before.unwrap_or((at, now)));
-                if now.since_ns(since) >= BETTER_NS_MIN || self.since == Instant::ZERO {
+                let is_first = self.since == Instant::ZERO;
+                let is_better = now.since_ns(since) >= BETTER_NS_MIN;
+                if is_first || is_better && now.since_ns(self.since) >= self.used_ns_min {
                     self.use_(now, at);
                 }
             }
@@ -325,6 +377,18 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.present()
     }
 
+    /// If the link or the content is another than before, what was learned of changes is of no use any more.
+    fn notice_step(&mut self, now: Instant, link: f64) {
+        let Some(measured) = self.measured() else { return };
+        let (link_before, ratio_before) = *self.step_from.get_or_insert((link, measured.ratio));
+        if !differs(link / link_before, STEP) && !differs(measured.ratio / ratio_before, STEP) {
+            self.step_at = None;
+        } else if now.since_ns(*self.step_at.get_or_insert(now)) >= BETTER_NS_MIN {
+            (self.step_from, self.step_at) = (Some((link, measured.ratio)), None);
+            (self.used_ns_min, self.used) = (USED_NS_MIN, 0);
+        }
+    }
+
     fn use_(&mut self, now: Instant, at: usize) {
         let (is, was) = (self.candidates[at].point(), self.candidates[self.present].point());
         // What is measured goes on as if it had been this one.
@@ -332,9 +396,23 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             self.took_ns *= is.cost_ns / was.cost_ns.max(0.01);
             self.left *= is.ratio / was.ratio;
         }
+        let bit = |at: usize| 1_u64.checked_shl(at as u32).unwrap_or(0);
+        if self.used & bit(at) != 0 {
+            self.used_ns_min = (2 * self.used_ns_min).min(USED_NS_MAX);
+        }
+        self.used |= bit(self.present) | bit(at);
         (self.present, self.since, self.better) = (at, now, None);
         self.ratio_then = self.measured().map(|it| it.ratio);
+        // A codec that leaves less is no other content.
+        if let (Some((_, ratio)), Some(is), Some(was)) = (&mut self.step_from, is, was) {
+            *ratio *= is.ratio / was.ratio;
+        }
     }
+}
+
+/// Returns true if something is more than so many times larger or smaller than it was.
+fn differs(times: f64, most: f64) -> bool {
+    !(1.0 / most..=most).contains(&times)
 }
 
 /// Returns the bytes a second that a link carries if as much as there is time for is compressed so.
@@ -453,8 +531,16 @@ mod tests {
         assert!((6..12).contains(&first.len()), "{first:?}");
         let last = *first.last().unwrap();
         let next = trials(&mut pick, last + 10_000, last + 13_000, 2.0);
-        // The second one, after as much time as it may take, knows the ratio that is new.
-        assert!((1..=2).contains(&next.len()), "{next:?}");
+        // As long as the ratio goes on moving, by what was saved up; each is of more that is new.
+        assert!((1..=4).contains(&next.len()), "{next:?}");
+        // Where it goes up and down all the time, trials have their part of it and no more.
+        let (mut at_ms, mut restless) = (last + 13_000, 0);
+        for turn in 0..200 {
+            restless += trials(&mut pick, at_ms, at_ms + 500, 1.0 + f64::from(turn % 2)).len();
+            at_ms += 500;
+        }
+        let most = (100_000 / TRIAL_PART + TRIAL_SAVED_NS_MAX / 1_000_000) / 40 + 1;
+        assert!(restless as u64 <= most, "{restless} of {most}");
     }
 
     #[test]

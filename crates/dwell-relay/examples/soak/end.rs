@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
-use dwell_codec::{CodecSpec, Compressor};
 use dwell_relay::config::Config;
-use dwell_relay::node::{CompressJob, Compression, ContextJob, Destination, Env, Node, NodeEvent};
+use dwell_relay::node::Node;
 use dwell_relay::trust::RandomSource;
 use dwell_report::status::{PeerState, PeerStatus};
 use dwell_testkit::virtual_net::{self, Outbox};
 
-use crate::packet::{self, Arrivals};
+use crate::modelled::World;
+use crate::packet::{self, Arrivals, FLOWS};
 use crate::setup::Setup;
 
 /// The addresses of both sides, as the network knows them.
@@ -24,75 +24,6 @@ pub(crate) fn addresses() -> Addresses {
     Rc::new([1, 2].map(|host| Cell::new(SocketAddr::from(([192, 0, 2, host], 7733)))))
 }
 
-/// The environment of a node.
-struct World {
-    now: Instant,
-    /// One for each codec that was asked for.
-    compressors: Vec<(CodecSpec, Compressor)>,
-    room: Vec<u8>,
-    /// Datagrams, and where to if not to the peer.
-    sent: Vec<(Option<SocketAddr>, Vec<u8>)>,
-    delivered: Vec<Vec<u8>>,
-}
-
-impl Env for World {
-    fn now(&self) -> Instant {
-        self.now
-    }
-
-    fn unix_ns(&self) -> u64 {
-        self.now.as_ns()
-    }
-
-    fn compress(&mut self, job: CompressJob<'_>) -> Compression {
-        // A modelled cost, so that a seed gives the same run everywhere: 5 ns a byte.
-        let took_ns = 5 * job.packet.len() as u64;
-        if !self.compressors.iter().any(|(codec, _)| *codec == job.codec) {
-            let Ok(compressor) = Compressor::new(job.codec, None) else {
-                return Compression::Failed;
-            };
-            self.compressors.push((job.codec, compressor));
-        }
-        let mut all = self.compressors.iter_mut();
-        let Some((_, compressor)) = all.find(|(codec, _)| *codec == job.codec) else {
-            return Compression::Failed;
-        };
-        match compressor.compress(job.packet, job.out) {
-            Ok(len) => Compression::Done { len, took_ns },
-            Err(_) => Compression::Failed,
-        }
-    }
-
-    fn compress_in_context(&mut self, mut job: ContextJob) -> Option<ContextJob> {
-        job.run();
-        job.took_ns = 5 * job.batch_len() as u64;
-        Some(job)
-    }
-
-    fn datagram(&mut self, _: usize) -> &mut [u8] {
-        &mut self.room
-    }
-
-    fn commit(&mut self, _: usize, len: usize, _: u64) -> bool {
-        self.sent.push((None, self.room[..len].to_vec()));
-        true
-    }
-
-    fn hello(&mut self, to: Destination, datagram: &[u8]) {
-        let address = match to {
-            Destination::Peer(_) => None,
-            Destination::Address(address) => Some(address),
-        };
-        self.sent.push((address, datagram.to_vec()));
-    }
-
-    fn deliver(&mut self, packet: &[u8]) {
-        self.delivered.push(packet.to_vec());
-    }
-
-    fn event(&mut self, _: NodeEvent) {}
-}
-
 /// One end of the link.
 pub(crate) struct End {
     pub(crate) side: usize,
@@ -100,14 +31,18 @@ pub(crate) struct End {
     setup: Setup,
     node: Node,
     world: World,
+    context_bytes_max: u64,
     addresses: Addresses,
     rng: Rng,
     /// Starts of this side, for fresh random numbers.
     starts: u64,
     pub(crate) made: u64,
+    /// The same, flow by flow.
+    pub(crate) made_by_flow: [u64; FLOWS],
     next_at: Instant,
-    /// The source's shift: until when, and how far apart packets are.
+    /// The source's shift: until when, what it sends, and how far apart packets are.
     shift_until: Instant,
+    content: u8,
     spacing_ns: u64,
     pub(crate) arrivals: Arrivals,
     pub(crate) other_made: Rc<[Cell<u64>; 2]>,
@@ -123,25 +58,22 @@ impl End {
         made: Rc<[Cell<u64>; 2]>,
     ) -> Result<Self, String> {
         let config = setup.config(side)?;
-        let world = World {
-            now: Instant::ZERO,
-            compressors: Vec::new(),
-            room: vec![0; 65_536],
-            sent: Vec::new(),
-            delivered: Vec::new(),
-        };
+        let world = World::new(1.0);
         Ok(Self {
             side,
             seed,
             setup,
             node: node(side, seed, 0, &config)?,
             world,
+            context_bytes_max: config.peers[0].context_memory_max(),
             addresses,
             rng: Rng::stream(seed, 50 + side as u64),
             starts: 0,
             made: 0,
+            made_by_flow: [0; FLOWS],
             next_at: Instant::from_ns(SECOND_NS),
             shift_until: Instant::ZERO,
+            content: 0,
             spacing_ns: SECOND_NS,
             arrivals: Arrivals::default(),
             other_made: made,
@@ -154,6 +86,10 @@ impl End {
         self.starts += 1;
         let config = self.setup.config(self.side)?;
         self.node = node(self.side, self.seed, self.starts, &config)?;
+        // What was being compressed was of the node that is gone.
+        let now = self.world.now;
+        self.world = World::new(1.0);
+        self.world.now = now;
         Ok(())
     }
 
@@ -162,6 +98,7 @@ impl End {
         self.setup.change(rng);
         let config = self.setup.config(self.side)?;
         let endpoint = self.node.endpoint(0);
+        self.context_bytes_max = config.peers[0].context_memory_max().max(self.context_bytes_max);
         let mut random = random(self.side, self.seed, self.starts + 1_000);
         self.node.reconfigure(&config, &[endpoint], &mut random).map_err(|e| e.to_string())
     }
@@ -174,10 +111,24 @@ impl End {
         self.status().state == PeerState::Up
     }
 
-    /// The memory of what is compressed and decoded in contexts.
-    pub(crate) fn context_bytes(&self) -> u64 {
+    /// The memory of what is compressed and decoded in contexts, and the most that it may be.
+    pub(crate) fn context_bytes(&self) -> (u64, u64) {
         let status = self.status();
-        status.tx.contexts.memory_bytes + status.rx.contexts.memory_bytes
+        let bytes = status.tx.contexts.memory_bytes + status.rx.contexts.memory_bytes;
+        (bytes, self.context_bytes_max)
+    }
+
+    /// How often contexts took another codec because it was better, and how many of them are open.
+    pub(crate) fn picks(&self) -> (u64, u64) {
+        let contexts = self.status().tx.contexts;
+        (contexts.generations.get("picked").copied().unwrap_or(0), contexts.open)
+    }
+
+    /// Sends the same all the time until then.
+    pub(crate) fn keep_steady(&mut self, now: Instant, until: Instant, rng: &mut Rng) {
+        self.spacing_ns = [2, 5, 20][rng.below(3) as usize] * MILLI_NS;
+        self.content = rng.below(packet::CONTENTS) as u8;
+        (self.shift_until, self.next_at) = (until, now);
     }
 
     fn other(&self) -> usize {
@@ -191,9 +142,11 @@ impl End {
             self.spacing_ns = spacings[self.rng.below(6) as usize] * MILLI_NS;
             let lasts_s = if self.spacing_ns < 50 * MILLI_NS { 5 } else { 600 };
             self.shift_until = now + (1 + self.rng.below(lasts_s)) * SECOND_NS;
+            self.content = self.rng.below(packet::CONTENTS) as u8;
         }
-        let mut packet = packet::make(self.side, self.seed, self.made);
+        let mut packet = packet::make(self.side, self.seed, (self.made, self.content));
         self.made += 1;
+        self.made_by_flow[packet::flow_of(&packet)] += 1;
         self.other_made[self.side].set(self.made);
         if let Some(peer) = self.node.packet(&mut self.world, &mut packet) {
             self.node.pump(&mut self.world, peer);
@@ -239,6 +192,7 @@ impl virtual_net::Node for End {
 
     fn handle_deadline(&mut self, now: Instant, out: &mut Outbox) {
         self.world.now = now;
+        self.world.hand_over(&mut self.node);
         if now >= self.next_at {
             self.send_packet(now);
         }
@@ -247,7 +201,8 @@ impl virtual_net::Node for End {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        Some(self.node.deadline().min(self.next_at))
+        let done_at = self.world.processor.next_deadline().unwrap_or(Instant::FAR_FUTURE);
+        Some(self.node.deadline().min(self.next_at).min(done_at))
     }
 }
 

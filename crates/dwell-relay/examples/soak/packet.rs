@@ -6,6 +6,12 @@ use dwell_base::Rng;
 
 const PAYLOAD: usize = 28;
 const NUMBER: std::ops::Range<usize> = PAYLOAD..PAYLOAD + 8;
+const CONTENT: usize = PAYLOAD + 8;
+/// The payload that every packet has.
+const PAYLOAD_MIN: usize = 9;
+/// The source port of the first flow.
+const PORT: std::ops::Range<usize> = 20..22;
+const PORT_MIN: u16 = 5_000;
 /// Where an IPv4 packet names its protocol, and that of ICMP.
 const PROTOCOL: usize = 9;
 const ICMP: u8 = 1;
@@ -15,27 +21,74 @@ const TOO_BIG: [u8; 2] = [3, 4];
 /// The latest packet may be at most this far ahead of one that still comes.
 const WINDOW: u64 = 1 << 16;
 
+/// The flows of each side.
+pub(crate) const FLOWS: usize = 12;
+/// The kinds of content that a source sends.
+pub(crate) const CONTENTS: u64 = 4;
+
 /// The packet of this number from side 0 or 1 to the other, in one of a few flows.
-pub(crate) fn make(side: usize, seed: u64, number: u64) -> Vec<u8> {
+pub(crate) fn make(side: usize, seed: u64, (number, content): (u64, u8)) -> Vec<u8> {
     let mut rng = Rng::stream(seed ^ number, side as u64);
-    let flow = rng.below(12);
+    let flow = rng.below(FLOWS as u64);
     // Bare acknowledgements, telemetry, and full packets.
-    let payload = 8 + match rng.below(4) {
-        0 => rng.below(20),
-        1 => 40 + rng.below(200),
-        _ => 400 + rng.below(900),
-    } as usize;
+    let payload = PAYLOAD_MIN
+        + match rng.below(4) {
+            0 => rng.below(20),
+            1 => 40 + rng.below(200),
+            _ => 400 + rng.below(900),
+        } as usize;
     let mut packet = header(side, flow, payload);
     packet.extend(number.to_be_bytes());
-    match flow % 3 {
-        0 => {
-            let mut bytes = vec![0; payload - 8];
+    packet.push(content);
+    let len = payload - PAYLOAD_MIN;
+    match (content, flow % 3) {
+        (0, 0) | (1, _) => {
+            let mut bytes = vec![0; len];
             rng.fill(&mut bytes);
             packet.extend(bytes);
         }
-        _ => packet.extend(text(flow, number).into_iter().cycle().take(payload - 8)),
+        (2, _) => packet.extend(prose(&mut rng, len)),
+        (3, _) => packet.extend(records(&mut rng, len)),
+        _ => packet.extend(text(flow, number).into_iter().cycle().take(len)),
     }
     packet
+}
+
+/// Returns the flow of a packet.
+pub(crate) fn flow_of(packet: &[u8]) -> usize {
+    let port = packet.get(PORT).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    usize::from(port.saturating_sub(PORT_MIN)).min(FLOWS - 1)
+}
+
+/// Words in any order, some of them more often.
+fn prose(rng: &mut Rng, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 16);
+    while bytes.len() < len {
+        let most = 1 + rng.below(400);
+        let word = Rng::stream(rng.below(most), 77);
+        bytes.extend(letters(word));
+        bytes.push(b' ');
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// The letters of a word.
+fn letters(mut rng: Rng) -> Vec<u8> {
+    let len = 2 + rng.below(8);
+    (0..len).map(|_| b'a' + rng.below(26) as u8).collect()
+}
+
+/// Measurements, each with a few digits that are new.
+fn records(rng: &mut Rng, len: usize) -> Vec<u8> {
+    let mut text = String::new();
+    while text.len() < len {
+        let (unit, value) = (rng.below(40), 20_000 + rng.below(700));
+        text +=
+            &format!("{{\"unit\":\"u{unit:03}\",\"kelvin_thousandths\":{value},\"ok\":true}}\n");
+    }
+    text.truncate(len);
+    text.into_bytes()
 }
 
 fn text(flow: u64, number: u64) -> Vec<u8> {
@@ -50,7 +103,7 @@ fn header(side: usize, flow: u64, payload: usize) -> Vec<u8> {
     packet.extend(total.to_be_bytes());
     packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
     packet.extend([10, from, 0, 5, 10, to, 0, 9]);
-    packet.extend((5_000 + flow as u16).to_be_bytes());
+    packet.extend((PORT_MIN + flow as u16).to_be_bytes());
     packet.extend(7_000_u16.to_be_bytes());
     packet.extend((total - 20).to_be_bytes());
     packet.extend([0, 0]);
@@ -61,6 +114,8 @@ fn header(side: usize, flow: u64, payload: usize) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) packets: u64,
+    /// The same, flow by flow.
+    pub(crate) by_flow: [u64; FLOWS],
     /// Packets of this side that its relay refused, and said so.
     pub(crate) refusals: u64,
     /// One for each number from `first` on.
@@ -82,10 +137,11 @@ impl Arrivals {
         }
         let number = packet.get(NUMBER).and_then(|bytes| bytes.try_into().ok());
         let number = u64::from_be_bytes(number.ok_or("a packet came out too short")?);
+        let content = *packet.get(CONTENT).ok_or("a packet came out too short")?;
         if number >= made {
             return Err(format!("packet {number} came out, and {made} were sent"));
         }
-        if make(from, seed, number) != packet {
+        if make(from, seed, (number, content)) != packet {
             return Err(format!("packet {number} came out changed"));
         }
         if number < self.first {
@@ -103,6 +159,7 @@ impl Arrivals {
             self.first += 1;
         }
         self.packets += 1;
+        self.by_flow[flow_of(packet)] += 1;
         Ok(())
     }
 }

@@ -10,15 +10,34 @@ use dwell_base::{Instant, Rng};
 use dwell_testkit::virtual_net::{DirectionId, NodeId, VirtualNet};
 
 use crate::end::{Addresses, End, addresses};
+use crate::packet::FLOWS;
 use crate::setup::Setup;
 use crate::weather::{Incident, Spell};
 
 const HOUR_NS: u64 = 3_600 * SECOND_NS;
 /// After this long in fair weather both must have found each other.
 const RECOVERY_NS: u64 = 15 * SECOND_NS;
+/// In fair weather each flow is looked at for so long at a time, ...
+const FLOW_NS: u64 = 30 * SECOND_NS;
+/// ... and one of which so many were sent has arrivals, also on a link that takes a fiftieth of them.
+const FLOW_PACKETS_MIN: u64 = 300;
+/// Where nothing changes, codecs are found in this time, ...
+const SETTLE_NS: u64 = 60 * SECOND_NS;
+/// ... and then a context changes to a better one this often at most: to each of nine once, and back a second after the
+/// change before, two, four, and so on to five minutes, ...
+const PICKS_MAX: u64 = 18;
+/// ... and every five minutes from then on.
+const PICKS_AN_HOUR_MAX: u64 = 12;
 /// The process may grow by at most this after its first quarter: the tables of a run are bounded,
 /// and the allocator rounds. Contexts come beside it: as many bytes as the status says.
 const GROWTH_MAX_BYTES: u64 = 4 << 20;
+
+/// Packets of a side, flow by flow.
+#[derive(Clone, Copy, Debug)]
+struct Flows {
+    made: [u64; FLOWS],
+    arrived: [u64; FLOWS],
+}
 
 /// The results of a run.
 #[derive(Debug, Default)]
@@ -31,6 +50,10 @@ pub(crate) struct Summary {
     restarts: u64,
     reloads: u64,
     moves: u64,
+    /// Where nothing changed: the nanoseconds, for each open context; how often codecs changed then, and in all.
+    steady_ns: u64,
+    steady_picks: u64,
+    picks: u64,
     resident_bytes: [u64; 2],
     /// The most memory that the contexts of both ends had at a time, early and later.
     context_bytes: [u64; 2],
@@ -42,7 +65,8 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{:.1} h, {} packets sent, {} arrived, {} refused, {} changes of weather, {} restarts, {} reloads, \
-             {} moves; memory {early:.1} MiB early, {late:.1} MiB at the end",
+             {} moves; {} changes of codec, {} of them in {:.1} h of contexts where nothing else changed; \
+             memory {early:.1} MiB early, {late:.1} MiB at the end",
             self.hours,
             self.sent,
             self.arrived,
@@ -50,7 +74,10 @@ impl fmt::Display for Summary {
             self.spells,
             self.restarts,
             self.reloads,
-            self.moves
+            self.moves,
+            self.picks,
+            self.steady_picks,
+            self.steady_ns as f64 / HOUR_NS as f64,
         )
     }
 }
@@ -114,15 +141,86 @@ impl Run {
         }
         self.happen(spell.incident)?;
         let end = now + spell.lasts_ns.min(until_ns.saturating_sub(now.as_ns()).max(1));
-        let recovered = now + RECOVERY_NS;
-        if spell.is_fair && recovered < end {
-            self.go_to(recovered)?;
-            let before = self.ends.map(|id| self.net.node(id).arrivals.packets);
-            let made = self.ends.map(|id| self.net.node(id).made);
-            self.go_to(end)?;
-            self.check_that_it_goes_on(before, made)?;
+        if spell.is_steady {
+            let Self { net, rng, ends, .. } = self;
+            ends.iter().for_each(|&id| {
+                net.with_node(id, |source, now, _| source.keep_steady(now, end, rng));
+            });
         }
-        self.go_to(end)
+        let before = self.picks();
+        if spell.is_fair && now + RECOVERY_NS < end {
+            self.go_to(now + RECOVERY_NS)?;
+            self.fair(end, spell.is_steady)?;
+        }
+        self.go_to(end)?;
+        // Those of a node that was killed are not counted on.
+        let after = self.picks();
+        self.summary.picks +=
+            (0..2).map(|at| after[at].0.saturating_sub(before[at].0)).sum::<u64>();
+        Ok(())
+    }
+
+    /// Fair weather until then: packets arrive.
+    fn fair(&mut self, end: Instant, is_steady: bool) -> Result<(), String> {
+        let settled = self.net.now() + SETTLE_NS;
+        let start = self.counts();
+        let mut found = None;
+        while self.net.now() < end {
+            let before = self.counts();
+            self.go_to((self.net.now() + FLOW_NS).min(end))?;
+            self.check_flows(&before)?;
+            if is_steady && found.is_none() && self.net.now() >= settled {
+                found = Some((self.net.now(), self.picks()));
+            }
+        }
+        self.check_that_it_goes_on(&start)?;
+        found.map_or(Ok(()), |(since, before)| self.check_picks(since, before))
+    }
+
+    /// What was sent and what came, flow by flow, of each side.
+    fn counts(&self) -> [Flows; 2] {
+        [0, 1].map(|side| Flows {
+            made: self.net.node(self.ends[side]).made_by_flow,
+            arrived: self.net.node(self.ends[1 - side]).arrivals.by_flow,
+        })
+    }
+
+    fn picks(&self) -> [(u64, u64); 2] {
+        self.ends.map(|id| self.net.node(id).picks())
+    }
+
+    /// Where nothing has changed since then, codecs have not either.
+    fn check_picks(&mut self, since: Instant, before: [(u64, u64); 2]) -> Result<(), String> {
+        let elapsed_ns = self.net.now().since_ns(since);
+        for (side, (after, before)) in self.picks().into_iter().zip(before).enumerate() {
+            let (picks, contexts) = (after.0.saturating_sub(before.0), after.1);
+            self.summary.steady_picks += picks;
+            self.summary.steady_ns += elapsed_ns * contexts;
+            let most = contexts * (PICKS_MAX + PICKS_AN_HOUR_MAX * elapsed_ns / HOUR_NS);
+            if picks > most {
+                return Err(format!(
+                    "{contexts} contexts of side {side} changed their codecs {picks} times in {} s, and nothing else \
+                     changed",
+                    elapsed_ns / SECOND_NS
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each flow has arrivals.
+    fn check_flows(&self, before: &[Flows; 2]) -> Result<(), String> {
+        for (side, (after, before)) in self.counts().iter().zip(before).enumerate() {
+            for flow in 0..FLOWS {
+                let sent = after.made[flow] - before.made[flow];
+                if sent >= FLOW_PACKETS_MIN && after.arrived[flow] == before.arrived[flow] {
+                    return Err(format!(
+                        "{sent} packets of flow {flow} of side {side} were sent in fair weather, and none arrived"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn go_to(&mut self, at: Instant) -> Result<(), String> {
@@ -132,14 +230,15 @@ impl Run {
     }
 
     /// In fair weather both ends know each other, and if enough was sent something arrives.
-    fn check_that_it_goes_on(&self, before: [u64; 2], made: [u64; 2]) -> Result<(), String> {
+    fn check_that_it_goes_on(&self, before: &[Flows; 2]) -> Result<(), String> {
+        let after = self.counts();
         for (side, &id) in self.ends.iter().enumerate() {
-            let end = self.net.node(id);
-            if !end.is_up() {
+            if !self.net.node(id).is_up() {
                 return Err(format!("side {side} has not found its peer in fair weather"));
             }
-            let sent = end.made - made[side];
-            let arrived = self.net.node(self.ends[1 - side]).arrivals.packets - before[1 - side];
+            let of = |counts: &[u64; FLOWS]| counts.iter().sum::<u64>();
+            let sent = of(&after[side].made) - of(&before[side].made);
+            let arrived = of(&after[side].arrived) - of(&before[side].arrived);
             if sent > 20 && arrived == 0 {
                 return Err(format!("{sent} packets of side {side} were sent, and none arrived"));
             }
@@ -183,6 +282,14 @@ impl Run {
                 return Err(format!("the accounts of side {side} don't balance: {tx:?}"));
             }
         }
+        for (side, &id) in self.ends.iter().enumerate() {
+            let (bytes, most) = self.net.node(id).context_bytes();
+            if bytes > most {
+                return Err(format!(
+                    "contexts of side {side} have {bytes} bytes, and may have {most}"
+                ));
+            }
+        }
         if self.links.iter().any(|&link| !self.net.link_stats(link).balanced()) {
             return Err("the link's own accounts don't balance".into());
         }
@@ -190,7 +297,7 @@ impl Run {
     }
 
     fn look_at_memory(&mut self, is_later: bool) {
-        let contexts = self.ends.map(|id| self.net.node(id).context_bytes());
+        let contexts = self.ends.map(|id| self.net.node(id).context_bytes().0);
         let [early, later] = &mut self.summary.context_bytes;
         let most = if is_later { later } else { early };
         *most = contexts.iter().sum::<u64>().max(*most);

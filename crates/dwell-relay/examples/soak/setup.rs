@@ -8,37 +8,43 @@ use dwell_relay::trust::public_key;
 
 /// Rates that a reload may change to.
 const RATES: [&str; 4] = ["64kbit", "300kbit", "5mbit", "auto"];
-const CODECS: [&str; 3] = ["zstd:1", "lz4", "deflate:6"];
+const CODECS: [&str; 5] = ["zstd:1", "auto", "lz4", "ppm", "deflate:6"];
 
 /// A configuration in short.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     scheme: String,
-    codec: &'static str,
+    codec: String,
+    /// Reloads change it, too.
+    changes_codec: bool,
     rate: &'static str,
     /// Key pairs, and sessions that are renewed every two minutes; or a key that both have.
     keyed: bool,
 }
 
 impl Setup {
-    pub(crate) fn new(scheme: &str, keyed: bool) -> Self {
-        Self { scheme: scheme.to_owned(), codec: CODECS[0], rate: RATES[1], keyed }
+    /// Begins with this scheme, and keeps to this codec, if one is named.
+    pub(crate) fn new(scheme: &str, codec: Option<&str>, keyed: bool) -> Self {
+        let (scheme, changes_codec) = (scheme.to_owned(), codec.is_none());
+        let codec = codec.unwrap_or(CODECS[0]).to_owned();
+        Self { scheme, codec, changes_codec, rate: RATES[1], keyed }
     }
 
-    /// Another rate; every other time another scheme and codec as well.
+    /// Another rate; every other time another codec and scheme as well, unless a codec was named: then contexts
+    /// are what matters.
     pub(crate) fn change(&mut self, rng: &mut Rng) {
         fn any<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
             of[rng.below(of.len() as u64) as usize]
         }
         self.rate = any(rng, &RATES);
-        if rng.chance(0.5) {
+        if self.changes_codec && rng.chance(0.5) {
             any(rng, &SCHEMES).clone_into(&mut self.scheme);
-            self.codec = any(rng, &CODECS);
+            any(rng, &CODECS).clone_into(&mut self.codec);
         }
     }
 
     pub(crate) fn config(&self, side: usize) -> Result<Config, String> {
-        let Self { scheme, codec, rate, keyed } = self;
+        let Self { scheme, codec, rate, keyed, .. } = self;
         let (own, other) = (side + 1, 2 - side);
         let private =
             if *keyed { format!("private_key_file = \"{own}\"\n") } else { String::new() };
@@ -48,10 +54,11 @@ impl Setup {
         } else {
             "psk_file = \"5\"\n".to_owned()
         };
+        // Models of 1 MiB are full soon, and restart: then memory that is theirs is also in use.
         let text = format!(
             "[node]\naddresses = [\"10.{own}.0.1/16\"]\n{private}[[peer]]\nname = \"other\"\n\
              endpoint = \"192.0.2.{other}:7733\"\nprefixes = [\"10.{other}.0.0/16\"]\n\
-             rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\n{security}",
+             rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nmodel_memory = \"1MiB\"\n{security}",
         );
         Config::parse(&text, "soak.toml", &read).map_err(|e| e.to_string())
     }

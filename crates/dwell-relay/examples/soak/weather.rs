@@ -25,6 +25,8 @@ pub(crate) struct Spell {
     pub(crate) incident: Incident,
     /// Nothing is lost, damaged or cut: what is sent has to arrive.
     pub(crate) is_fair: bool,
+    /// Neither does what is sent change.
+    pub(crate) is_steady: bool,
 }
 
 impl Spell {
@@ -58,6 +60,7 @@ impl Spell {
             _ => Incident::Quiet,
         };
         let lasts_ns = (20 + rng.below(600)) * SECOND_NS;
-        Self { lasts_ns, link, incident, is_fair: kind < 4 }
+        let is_fair = kind < 4;
+        Self { lasts_ns, link, incident, is_fair, is_steady: is_fair && rng.chance(0.5) }
     }
 }

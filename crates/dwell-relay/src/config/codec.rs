@@ -19,6 +19,8 @@ const MODEL_BATCH_BYTES_MAX: u32 = 15 << 10;
 const MODEL_RATE_BPS_MAX: u64 = 30_000_000;
 /// The codec that is written for a picked one.
 const AUTO: &str = "auto";
+/// The highest level of zstd among those that are picked from.
+pub(crate) const PICKED_LEVEL_MAX: i32 = 15;
 /// What has no context then is compressed with this.
 const BESIDE_PICKED: CodecSpec = CodecSpec { id: CodecId::Zstd, level: 1 };
 

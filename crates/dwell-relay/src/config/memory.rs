@@ -4,25 +4,33 @@ use dwell_base::text::printable;
 use dwell_codec::{CodecId, ContextSpec};
 use dwell_policy::History;
 
+use super::codec::PICKED_LEVEL_MAX;
 use super::{Config, PeerConfig};
 
 /// A machine needs its memory for other things, too: one part in so many is theirs.
 const REST_PART: u64 = 4;
 
 impl PeerConfig {
+    /// Returns the most memory that contexts to and from this peer can take, in bytes.
+    pub fn context_memory_max(&self) -> u64 {
+        self.context_bytes_max(self.contexts_max)
+    }
+
     /// Returns the most memory that contexts to and from this peer can take, in bytes, if it has at most so many of
     /// each direction.
     fn context_bytes_max(&self, contexts_max: u8) -> u64 {
         let contexts = self.contexts_max.min(contexts_max);
         let model_bytes = u64::from(self.models_max.min(contexts)) << self.model_memory_log;
         let contexts = u64::from(contexts);
-        let spec = ContextSpec { level: self.codec.level, window_log: self.context_window_log };
+        let level = if self.picks_codec { PICKED_LEVEL_MAX } else { self.codec.level };
+        let spec = ContextSpec { level, window_log: self.context_window_log };
         // What the peer sends is as it chooses.
         let of_receiving = contexts * spec.decoder_bytes_max() + model_bytes;
         if self.history == History::Off || self.codec.id != CodecId::Zstd {
             return of_receiving;
         }
-        let models = if self.model_order.is_some() { model_bytes } else { 0 };
+        let has_models = self.model_order.is_some() || self.picks_codec;
+        let models = if has_models { model_bytes } else { 0 };
         of_receiving + contexts * spec.encoder_bytes_max() + models
     }
 }

@@ -43,6 +43,7 @@ use ipnet::IpNet;
 
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use codec::Codec;
+pub(crate) use codec::PICKED_LEVEL_MAX;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use exceptions::parse as parse_exceptions;
 pub use history::HistoryMode;

@@ -489,6 +489,12 @@ fn contexts_that_may_take_more_than_the_machine_has_are_a_warning() {
     let contexts: u8 = rest.split_once(' ').unwrap().0.parse().unwrap();
     assert_eq!(warning(&format!("{one}contexts_max = {contexts}"), 128), None);
     assert!(warning(&format!("{one}contexts_max = {}", contexts + 1), 128).is_some());
+    // A codec that is picked may be a model, or the strongest level.
+    let picked = one.replace("zstd:3", "auto");
+    let most = |text: &str| parse(text).unwrap().peers[0].context_memory_max();
+    let strongest = one.replace("zstd:3", "zstd:15");
+    assert_eq!(most(&picked), most(&strongest) + 4 * (16 << 20));
+    assert!(most(&strongest) > most(&one));
     // Of two peers there is one warning; without models and with small windows there is none.
     let two = with_second("name = \"b\"\nprefixes = [\"10.9.0.0/16\"]\npsk_file = \"b\"\n");
     let text = warning(&two, 256).unwrap();

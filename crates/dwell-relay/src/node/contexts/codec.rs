@@ -10,6 +10,7 @@ use dwell_codec::{
 use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Tried};
 
 use super::begin::Coder;
+use crate::config::PICKED_LEVEL_MAX;
 
 /// What batches can be compressed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ const CANDIDATES: [(BatchCodec, f64); 9] = [
     (BatchCodec::Zstd(6), 20.0),
     (BatchCodec::Zstd(9), 30.0),
     (BatchCodec::Zstd(12), 60.0),
-    (BatchCodec::Zstd(15), 110.0),
+    (BatchCodec::Zstd(PICKED_LEVEL_MAX), 110.0),
     (BatchCodec::Ppm(4), 100.0),
     (BatchCodec::Ppm(6), 180.0),
 ];
@@ -82,9 +83,31 @@ impl BatchCodec {
         Ok(encoder)
     }
 
-    fn assumed_ns(self) -> f64 {
-        CANDIDATES.iter().find(|it| it.0 == self).map_or(0.0, |it| it.1)
+    /// Returns the codec of this coder.
+    fn of(coder: Coder) -> Self {
+        coder.model.map_or(Self::Zstd(coder.zstd.level), |model| Self::Ppm(model.order))
     }
+
+    /// Returns true if this codec takes at least as long as another of its kind.
+    fn is_as_strong(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Zstd(own), Self::Zstd(other)) => own >= other,
+            (Self::Ppm(own), Self::Ppm(other)) => own >= other,
+            _ => false,
+        }
+    }
+
+    /// Returns the time for a byte that is assumed of this codec, or of the one of its kind that is next.
+    fn assumed_ns(self) -> f64 {
+        let stronger = CANDIDATES.iter().find(|it| it.0.is_as_strong(self));
+        let weaker = CANDIDATES.iter().rfind(|it| self.is_as_strong(it.0));
+        stronger.or(weaker).map_or(0.0, |it| it.1)
+    }
+}
+
+/// Returns the time for a byte that is assumed of what batches are compressed with.
+pub(super) fn assumed_ns(coder: Coder) -> f64 {
+    BatchCodec::of(coder).assumed_ns()
 }
 
 /// Codecs to be tried on what went through a context, by whoever has time for it.
@@ -120,6 +143,11 @@ impl CodecTrial {
     /// It is of this peer, and of that one of those that had its index.
     pub(super) fn of_peer(self, peer: usize, generation: u64) -> Self {
         Self { peer, generation, ..self }
+    }
+
+    /// Returns the time that it took, in nanoseconds of the processor.
+    pub fn took_ns(&self) -> u64 {
+        self.took_ns
     }
 
     /// Tries them; `cpu_ns` is the processor time of the calling thread, in nanoseconds. That takes tens of

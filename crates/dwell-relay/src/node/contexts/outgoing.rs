@@ -6,24 +6,27 @@
 //! peer has confirmed; then another generation begins whenever that has moved on enough to be worth the
 //! time of priming.
 
+mod context;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::time::SECOND_NS;
 use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
-use dwell_policy::method::CodecPick;
+use dwell_policy::method::{CodecPick, TrialBudget};
 use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
-use super::again::{Again, LostBatch, LostBatches, Originals};
+use super::again::{Again, LostBatch, LostBatches};
 use super::begin::{Coder, Generation, Kind, Wanted};
 use super::choice::Mode;
-use super::codec::{self, BatchCodec, CodecTrial, Picking};
+use super::codec::{self, BatchCodec, CodecTrial};
 use super::counts::{OutgoingCounts, Reason};
 use super::job::Made;
 use crate::node::store::InContext;
+use context::{Context, NUMBER_MIN};
 
 /// Datagrams with records of one context whose arrival was not confirmed; of more, those before are
 /// not known any more, and only the peer can say that they are missing.
@@ -31,230 +34,19 @@ const IN_FLIGHT_MAX: usize = 16_384;
 /// Of batches that stand alone, one may be missing so far behind the highest that came; if an earlier one is
 /// gone, the peer gives it up by itself.
 const LATE_ALONE_MAX: u64 = 4_096;
-/// A record that was not confirmed for so long is not on its way any more.
-const IN_FLIGHT_NS: u64 = 4 * SECOND_NS;
-/// A generation that ends sooner makes the next one wait.
-const SHORT_NS: u64 = SECOND_NS;
-/// The pause before it: this, and double of it each time.
-const PAUSE_NS_MIN: u64 = 20 * MILLI_NS;
-const PAUSE_NS_MAX: u64 = 2 * SECOND_NS;
 /// A context that was used less than this ago is not given to another group: with more groups in turn
 /// than contexts none would keep what it refers to.
 const EVICTABLE_NS: u64 = 2 * SECOND_NS;
 /// The memory of a context that is not used for so long is given back.
 const IDLE_NS: u64 = 120 * SECOND_NS;
 
-/// Priming takes at most one part in so many of the time that compressing takes, or of all time if that is
-/// more: a thin link's CPU has time enough. That is for all contexts of a peer together, ...
-const PRIMING_PART: u64 = 8;
-const PRIMING_PART_OF_ALL: u64 = 64;
-/// ... and is done for a base that has moved on by at least one part in so many of its length.
-const ADVANCE_PART: u64 = 4;
-/// A batch that stands alone is at most so far from its base: the format allows for twice that.
-const DISTANCE_MAX: u64 = 1 << 31;
-
-/// Trials of codecs take at most one part in so many of the time.
-const TRIALS_PART: u64 = 24;
+/// Trials of codecs take at most one part in so many of the time, which is saved up to so much.
+const TRIALS_PART: u64 = 16;
+const TRIALS_SAVED_NS_MAX: u64 = SECOND_NS;
 /// The next one may be after so long if nothing is heard of one.
 const RESULT_NS_MAX: u64 = 60 * SECOND_NS;
 /// What took the worker how long is forgotten at this rate, batch by batch: the last fifty count.
 const BUSY_FADE: f64 = 0.98;
-
-/// The first number of a context.
-const NUMBER_MIN: u64 = 1;
-/// Numbers and generations beyond those that the peer has reported of; the format allows a few more.
-const AHEAD_MAX: u64 = (1 << 14) - 1_024;
-const GENERATIONS_AHEAD_MAX: u64 = 100;
-/// From here on the peer would take them for earlier ones.
-const GENERATIONS_AHEAD_END: u64 = 127;
-const NUMBERS_AHEAD_END: u64 = (1 << 14) - 1;
-
-/// One context.
-#[derive(Debug)]
-struct Context {
-    group: u64,
-    /// None while it is with the compressor, and if there is nothing to go on from.
-    encoder: Option<Box<ContextEncoder>>,
-    is_out: bool,
-    /// The memory of the encoder when it was last here.
-    memory_bytes: usize,
-    /// The generation, by a name that no other has had.
-    epoch: u64,
-    /// Why it ended, if it did.
-    ended: Option<Reason>,
-    began_at: Instant,
-    /// The generation itself; its number is zero if there was none yet.
-    present: Generation,
-    /// That of the latest batch that was written, and the number of its first.
-    written_generation: u64,
-    first_number: u64,
-    writes_alone: bool,
-    /// The time that batches have taken since the latest priming, their number, and what that took.
-    busy_ns: u64,
-    jobs: u64,
-    primed_ns: u64,
-    primed_at: Instant,
-    /// The number of the next record.
-    next_number: u64,
-    /// Those before this one have come or were given up; of batches that stand alone, one beyond the highest
-    /// that came.
-    confirmed_number: u64,
-    /// The latest generation that the peer has reported of.
-    reported_generation: u64,
-    /// Plaintext that the peer has.
-    confirmed_offset: u64,
-    /// The peer could not begin a generation from there.
-    base_failed: bool,
-    /// The peer could not begin from the dictionary, twice in this session.
-    dictionary_failed: bool,
-    /// The datagrams and their records, in their order.
-    in_flight: VecDeque<(u64, u64)>,
-    /// What may be encoded again if it is lost with the present generation.
-    originals: Originals,
-    written_at: Instant,
-    used_at: Instant,
-    /// No generation begins before.
-    pause_until: Instant,
-    pause_ns: u64,
-    /// The choice of its codec, if none is configured.
-    picking: Option<Box<Picking>>,
-}
-
-impl Context {
-    fn new(group: u64, coder: Coder) -> Self {
-        Self {
-            group,
-            encoder: None,
-            is_out: false,
-            memory_bytes: 0,
-            epoch: 0,
-            ended: Some(Reason::First),
-            began_at: Instant::ZERO,
-            present: Generation::none(coder),
-            written_generation: 0,
-            first_number: NUMBER_MIN,
-            writes_alone: false,
-            busy_ns: 0,
-            jobs: 0,
-            primed_ns: 0,
-            primed_at: Instant::ZERO,
-            next_number: NUMBER_MIN,
-            confirmed_number: NUMBER_MIN,
-            reported_generation: 0,
-            confirmed_offset: 0,
-            base_failed: false,
-            dictionary_failed: false,
-            in_flight: VecDeque::new(),
-            originals: Originals::default(),
-            written_at: Instant::ZERO,
-            used_at: Instant::ZERO,
-            pause_until: Instant::ZERO,
-            pause_ns: PAUSE_NS_MIN,
-            picking: None,
-        }
-    }
-
-    /// Returns true if a record of it may yet be on its way.
-    fn is_in_flight(&self, now: Instant) -> bool {
-        self.confirmed_number < self.next_number && now.since_ns(self.written_at) < IN_FLIGHT_NS
-    }
-
-    /// True if the peer could not tell which number or generation is meant by more of them.
-    fn is_ahead(&self, now: Instant) -> bool {
-        let is_far = self.next_number - self.confirmed_number >= AHEAD_MAX;
-        let later = self.written_generation.saturating_sub(self.reported_generation);
-        let is_much_later = later >= GENERATIONS_AHEAD_MAX;
-        // Where nothing is on its way that the peer could report of, one more is a question.
-        (is_far || is_much_later) && self.is_in_flight(now) || self.is_at_end()
-    }
-
-    /// True if nothing more can be sent before a report comes. As nothing is sent, there may be none: then all
-    /// contexts must begin again.
-    fn is_at_end(&self) -> bool {
-        let later = self.written_generation.saturating_sub(self.reported_generation);
-        let ahead = self.next_number - self.confirmed_number;
-        later >= GENERATIONS_AHEAD_END || ahead >= NUMBERS_AHEAD_END
-    }
-
-    /// Returns true if the peer has reported of the present generation: it keeps the bases of a few that stand
-    /// alone only, so that there must not be many others while something of an earlier one is missing.
-    fn is_present_known(&self) -> bool {
-        self.reported_generation == self.present.number
-    }
-
-    /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
-    /// knows the present one, and has so much more that it is worth the time.
-    fn advance(&self, now: Instant, encoder: &ContextEncoder, contexts: u64) -> Option<Base> {
-        let Generation { coder: Coder { zstd: spec, .. }, base: present, .. } = self.present;
-        let is_known = self.present.is_alone() && self.is_present_known();
-        let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns
-            || now.since_ns(self.primed_at)
-                >= (PRIMING_PART_OF_ALL * contexts).saturating_mul(self.primed_ns);
-        if !is_known || !is_worth_it {
-            return None;
-        }
-        let base = encoder.base_at(self.confirmed_offset)?;
-        let base = Base { len: base.len.min(spec.alone_base_len_max()), ..base };
-        let moved = base.offset.checked_sub(present.offset)?;
-        let needed = (u64::from(base.len) / ADVANCE_PART).max(1);
-        (moved >= needed && base.len >= present.len).then_some(base)
-    }
-
-    /// Notes what a batch took. What priming took is what it took more than others.
-    fn took(&mut self, now: Instant, took_ns: u64, primed: bool) {
-        if primed {
-            self.primed_at = now;
-            let mean_ns = self.busy_ns / self.jobs.max(1);
-            self.primed_ns = took_ns.saturating_sub(mean_ns);
-            (self.busy_ns, self.jobs) = (0, 0);
-        } else {
-            self.busy_ns += took_ns;
-            self.jobs += 1;
-        }
-    }
-
-    fn end(&mut self, now: Instant, reason: Reason) {
-        if self.ended.is_some() {
-            return;
-        }
-        self.ended = Some(reason);
-        // Else a peer that lets every generation end would cost us the work of priming each time.
-        if now.since_ns(self.began_at) < SHORT_NS {
-            self.pause_until = now + self.pause_ns;
-            self.pause_ns = (2 * self.pause_ns).min(PAUSE_NS_MAX);
-        } else {
-            self.pause_ns = PAUSE_NS_MIN;
-        }
-    }
-
-    /// Others use it from now on: nothing of what those before them sent is referred to any more.
-    fn take_over(&mut self, group: u64) {
-        (self.group, self.encoder) = (group, None);
-        self.in_flight = VecDeque::new();
-        self.originals.forget();
-        self.base_failed = false;
-        self.ended = Some(Reason::First);
-        self.confirmed_offset = 0;
-        self.pause_until = Instant::ZERO;
-        self.pause_ns = PAUSE_NS_MIN;
-        self.picking = None;
-    }
-
-    /// Returns what the next batch is to be compressed with.
-    fn coder(
-        &mut self,
-        rate: Option<Rate>,
-        other: Option<&CodecPick<BatchCodec>>,
-        wanted: Wanted,
-    ) -> Coder {
-        if !wanted.picks {
-            self.picking = None;
-            return wanted.coder;
-        }
-        let picking = self.picking.get_or_insert_with(|| Box::new(Picking::new(rate, other)));
-        picking.codec().coder(wanted.coder, wanted.memory_log)
-    }
-}
 
 /// A batch may enter a context.
 #[derive(Debug)]
@@ -293,6 +85,36 @@ pub(crate) struct Position {
     pub(crate) is_confirmed: bool,
 }
 
+/// Trials of codecs, of all contexts together.
+#[derive(Debug)]
+struct Trials {
+    due: Option<CodecTrial>,
+    may_begin_at: Instant,
+    budget: TrialBudget,
+}
+
+impl Default for Trials {
+    fn default() -> Self {
+        let budget = TrialBudget::new(TRIALS_PART, TRIALS_SAVED_NS_MAX);
+        Self { due: None, may_begin_at: Instant::ZERO, budget }
+    }
+}
+
+impl Trials {
+    fn may_begin(&mut self, now: Instant) -> bool {
+        self.due.is_none() && now >= self.may_begin_at && self.budget.allows(now, 1)
+    }
+
+    fn begin(&mut self, now: Instant, trial: CodecTrial) {
+        (self.due, self.may_begin_at) = (Some(trial), now + RESULT_NS_MAX);
+    }
+
+    fn ended(&mut self, now: Instant, took_ns: u64) {
+        self.may_begin_at = now;
+        self.budget.spend(now, took_ns);
+    }
+}
+
 /// The contexts of what goes to one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
@@ -310,10 +132,8 @@ pub(crate) struct Outgoing {
     is_for_models: bool,
     /// What took the worker's processor so long, and took it in all, lately, in nanoseconds.
     busy_ns: (f64, f64),
-    /// Codecs to be tried, and when there may be another trial: of all contexts together they take a small part
-    /// of the time.
-    trial: Option<CodecTrial>,
-    may_try_at: Instant,
+    /// Codecs to be tried: of all contexts together that takes a small part of the time.
+    trials: Trials,
     /// What the latest trial has found.
     pick: Option<CodecPick<BatchCodec>>,
     /// Batches that were lost with their generations, and are to be encoded again.
@@ -526,12 +346,11 @@ impl Outgoing {
             picking.compressed(context.present.coder, left.lens, left.took_ns);
             let takes_models =
                 runs && self.limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
-            if self.trial.is_none()
-                && now >= self.may_try_at
+            if self.trials.may_begin(now)
                 && let Some((codecs, len)) = picking.due_trial(now, self.rate, takes_models)
             {
-                self.trial = Some(CodecTrial::new(context.group, &encoder, len, codecs));
-                self.may_try_at = now + RESULT_NS_MAX;
+                let trial = CodecTrial::new(context.group, &encoder, len, codecs);
+                self.trials.begin(now, trial);
             }
         }
         context.encoder = Some(encoder);
@@ -549,8 +368,7 @@ impl Outgoing {
         is_for_models: bool,
     ) -> Option<CodecTrial> {
         (self.rate, self.is_for_models) = (rate, is_for_models);
-        let (cpu_ns, all_ns) = self.busy_ns;
-        let slowdown = if cpu_ns > 0.0 { all_ns / cpu_ns } else { 1.0 };
+        let slowdown = self.slowdown();
         let runs = is_for_models && self.mode() == Mode::Running;
         let models = self.limits.and_then(|limits| limits.models).filter(|_| runs);
         let models = models.map_or(0, |models| usize::from(models.contexts));
@@ -559,12 +377,20 @@ impl Outgoing {
                 picking.review(now, rate, at < models, slowdown);
             }
         }
-        self.trial.take()
+        self.trials.due.take()
+    }
+
+    /// Returns how many times longer compressing takes than the processor works at it: that has others to serve, or
+    /// a quota.
+    fn slowdown(&self) -> f64 {
+        let (cpu_ns, all_ns) = self.busy_ns;
+        if cpu_ns > 0.0 { all_ns / cpu_ns } else { 1.0 }
     }
 
     /// Codecs were tried.
     pub(in crate::node) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
-        self.may_try_at = now + TRIALS_PART * trial.took_ns;
+        // On a processor of which little may be had, others wait for longer.
+        self.trials.ended(now, (trial.took_ns as f64 * self.slowdown()) as u64);
         let at = self.by_group.get(&trial.group).map(|&at| usize::from(at));
         let context = at.and_then(|at| self.contexts.get_mut(at));
         if let Some(picking) = context.and_then(|it| it.picking.as_mut()) {
@@ -724,81 +550,5 @@ impl Outgoing {
         let used = self.contexts.iter().filter(|it| it.present.number > 0);
         let codecs = codec::count(used.map(|it| it.present.coder));
         TxContexts { codecs, ..self.counts.status(self.mode(), (open, bytes)) }
-    }
-}
-
-impl Context {
-    /// Ends the generation if it can't be what it should be from now on.
-    fn review(&mut self, now: Instant, coder: Coder, is_alone: bool) {
-        let is_far = |encoder: &ContextEncoder| {
-            let distance = encoder.offset().saturating_sub(self.present.base.offset);
-            self.present.is_alone() && distance > DISTANCE_MAX
-        };
-        let is_far = self.encoder.as_deref().is_some_and(is_far);
-        if self.ended.is_some() {
-            return;
-        }
-        if self.present.is_alone() != is_alone {
-            self.ended = Some(Reason::Switched);
-        } else if self.present.coder != coder && self.picking.is_none() {
-            self.ended = Some(Reason::Reconfigured);
-        } else if self.present.coder != coder && (!is_alone || self.is_present_known()) {
-            self.ended = Some(Reason::Picked);
-        } else if is_far {
-            self.end(now, Reason::Unsendable);
-        }
-    }
-
-    /// A generation begins.
-    fn begin(
-        &mut self,
-        how: (Coder, Kind),
-        ring: Base,
-        dictionary: Option<&Arc<ContextDictionary>>,
-    ) {
-        self.ended = None;
-        // One of which nothing was written has left no trace: its number is free.
-        self.present = Generation::new(self.written_generation + 1, how, ring, dictionary);
-    }
-
-    /// The peer has what the generation begins from, as far as is known.
-    fn confirm_base(&mut self) {
-        // A dictionary is in the peer's ring only once it has begun from it.
-        let is_in_ring = self.present.dictionary.is_none();
-        self.confirmed_offset = if is_in_ring { self.present.base.offset } else { 0 };
-    }
-
-    /// Takes the offset that the peer reports of the present generation.
-    fn confirm_offset(&mut self, report: &ContextReport) {
-        if report.ring_offset >= self.present.base.offset {
-            // Where nothing waits for what is missing, a report may be of before another came.
-            let least = if self.present.is_alone() { self.confirmed_offset } else { 0 };
-            (self.confirmed_offset, self.base_failed) = (report.ring_offset.max(least), false);
-        } else if report.is_lost && self.ended.is_none() {
-            // It did not begin there. That its beginning was lost is likelier than that the peer does
-            // not have what it once had; but not twice.
-            if std::mem::replace(&mut self.base_failed, true) {
-                (self.confirmed_offset, self.base_failed) = (0, false);
-                self.dictionary_failed |= self.present.dictionary.is_some();
-            }
-        }
-    }
-
-    /// Returns true if there is a record of the present generation in this datagram. Those of one that
-    /// has ended are missed in vain.
-    fn needs(&self, datagram: u64) -> bool {
-        let from = self.in_flight.partition_point(|it| it.0 < datagram);
-        let records = self.in_flight.range(from..).take_while(|it| it.0 == datagram);
-        // Nothing may have been written yet of one that goes on with the ring as it is.
-        let goes_on = self.written_generation == self.present.number || self.present.keeps();
-        goes_on && records.into_iter().any(|it| it.1 >= self.first_number)
-    }
-
-    fn number(&mut self, now: Instant, context: u8) -> Position {
-        let number = self.next_number;
-        self.next_number += 1;
-        self.written_at = now;
-        let is_confirmed = self.writes_alone && self.reported_generation == self.written_generation;
-        Position { context, generation: self.written_generation as u8, number, is_confirmed }
     }
 }

@@ -442,6 +442,25 @@ impl Net {
         self.net.run_until(at_ms(ms)).expect("the net comes to rest");
     }
 
+    /// Gives an end another configuration while it works; its peer is where it was.
+    pub(super) fn reconfigure(&mut self, side: usize, config: &Config) {
+        self.net.with_node(self.ends[side], |end, now, _| {
+            end.env.now.set(now);
+            let endpoint = Some(ADDRESSES[1 - side].parse().expect("an address"));
+            let mut random = random_sources(7, 7);
+            end.node.reconfigure(config, &[endpoint], &mut random).expect("a good configuration");
+        });
+    }
+
+    /// A node is killed, and comes back at once without anything that it knew.
+    pub(super) fn restart(&mut self, side: usize, config: &Config, seed: u64) {
+        self.net.with_node(self.ends[side], |end, now, _| {
+            let mut other = End::new(side, config, seed);
+            other.env.now.set(now);
+            std::mem::swap(&mut end.node, &mut other.node);
+        });
+    }
+
     pub(super) fn start_sources(&mut self, start_ms: u64, packets: u64, spacing_ns: u64) {
         for id in self.ends {
             self.net.with_node(id, |end, _, _| end.source(at_ms(start_ms), packets, spacing_ns));

@@ -62,11 +62,7 @@ fn a_peer_is_sent_no_more_models_than_it_takes() {
         // Nor the other way: nobody asked for it there.
         assert_eq!(peers(&net)[1].tx.contexts.model_generations, 0);
         let config = config_of(1, true, "9mbit", theirs);
-        net.net.with_node(net.ends[1], |end, now, _| {
-            let mut other = End::new(1, &config, 1_000);
-            other.env.now.set(now);
-            std::mem::swap(&mut end.node, &mut other.node);
-        });
+        net.restart(1, &config, 1_000);
         net.run_to(8_000);
         for peer in peers(&net) {
             assert!(peer.rx.contexts.batches > 100 && !is_damaged(&peer), "{:?}", peer.rx.contexts);
@@ -84,11 +80,7 @@ fn another_codec_begins_another_generation_and_loses_nothing() {
     for (turn, codec) in ["ppm:3", "zstd:3", "ppm:12"].into_iter().enumerate() {
         net.run_to(1_700 + 700 * turn as u64);
         let config = config_of(0, true, "9mbit", &PPM.replace("ppm", codec));
-        net.net.with_node(net.ends[0], |end, _, _| {
-            let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
-            let mut random = random_sources(7, 7);
-            end.node.reconfigure(&config, &[endpoint], &mut random).expect("a good configuration");
-        });
+        net.reconfigure(0, &config);
     }
     net.run_to(7_000);
     assert_sound(&net);

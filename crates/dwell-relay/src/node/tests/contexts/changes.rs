@@ -100,11 +100,7 @@ fn after_a_restart_batches_decode_within_a_round_trip_of_the_session() {
 /// A node is killed, and comes back at once without anything that it knew.
 fn restart(net: &mut Net, side: usize, seed: u64) {
     let config = config_of(side, true, "9mbit", HOST_PAIR);
-    net.net.with_node(net.ends[side], |end, now, _| {
-        let mut other = End::new(side, &config, seed);
-        other.env.now.set(now);
-        std::mem::swap(&mut end.node, &mut other.node);
-    });
+    net.restart(side, &config, seed);
 }
 
 #[test]
@@ -116,11 +112,7 @@ fn another_level_begins_another_generation_and_loses_nothing() {
         net.run_to(1_700 + 700 * turn as u64);
         let lines = HOST_PAIR.replace("zstd:3", &format!("zstd:{level}"));
         let config = config_of(0, true, "9mbit", &lines);
-        net.net.with_node(net.ends[0], |end, _, _| {
-            let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
-            let mut random = random_sources(7, 7);
-            end.node.reconfigure(&config, &[endpoint], &mut random).expect("a good configuration");
-        });
+        net.reconfigure(0, &config);
     }
     net.run_to(7_000);
     assert_sound(&net);
@@ -157,11 +149,7 @@ fn contexts_can_be_switched_off_while_they_are_used() {
     for (at, lines) in [(1_800, STATELESS), (2_400, HOST_PAIR), (3_000, "scheme = \"packet\"")] {
         net.run_to(at);
         let config = config_of(0, true, "9mbit", lines);
-        net.net.with_node(net.ends[0], |end, _, _| {
-            let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
-            let mut random = random_sources(7, 7);
-            end.node.reconfigure(&config, &[endpoint], &mut random).expect("a good configuration");
-        });
+        net.reconfigure(0, &config);
     }
     net.run_to(8_000);
     assert_sound(&net);

@@ -13,12 +13,7 @@ fn dictionary_of(net: &Net, is_right: bool) -> Arc<ContextDictionary> {
 fn reload(net: &mut Net, side: usize, dictionary: Option<&Arc<ContextDictionary>>) {
     let mut config = config_of(side, true, "9mbit", HOST_PAIR);
     config.peers[0].dictionary = dictionary.cloned();
-    net.net.with_node(net.ends[side], |end, now, _| {
-        end.env.now.set(now);
-        let endpoint = Some(ADDRESSES[1 - side].parse().expect("an address"));
-        let mut random = random_sources(7, 7);
-        end.node.reconfigure(&config, &[endpoint], &mut random).expect("a good configuration");
-    });
+    net.reconfigure(side, &config);
 }
 
 fn of_peers(net: &Net) -> [Option<String>; 2] {

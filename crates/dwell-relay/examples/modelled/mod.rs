@@ -1,0 +1,169 @@
+//! The world of a node in virtual time, with a processor where compressing takes as long as is assumed of each codec.
+//!
+//! It does one job after another, as a relay's worker does them, on a processor of which only a share may be had. Trials
+//! of codecs are done beside, as by a thread of low priority that has as large a share. So a seed gives the same run
+//! everywhere.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use dwell_base::Instant;
+use dwell_codec::{CodecSpec, Compressor};
+use dwell_relay::node::{
+    CodecTrial, CompressJob, Compression, ContextJob, Destination, Env, Node, NodeEvent,
+};
+
+/// What compresses for a node, and tries codecs.
+#[derive(Debug)]
+pub(crate) struct Processor {
+    /// The part of its time that may be had: at most 1.
+    share: f64,
+    free_at: Instant,
+    /// What is being done, and when it is done.
+    jobs: VecDeque<(Instant, ContextJob)>,
+    trials: VecDeque<(Instant, CodecTrial)>,
+}
+
+impl Processor {
+    pub(crate) fn new(share: f64) -> Self {
+        let (jobs, trials) = (VecDeque::new(), VecDeque::new());
+        Self { share, free_at: Instant::ZERO, jobs, trials }
+    }
+
+    fn elapsed_ns(&self, cpu_ns: u64) -> u64 {
+        (cpu_ns as f64 / self.share) as u64
+    }
+
+    /// Begins with a batch as soon as those before it are done.
+    pub(crate) fn compress(&mut self, now: Instant, mut job: ContextJob) {
+        job.run_in_no_time();
+        let elapsed_ns = self.elapsed_ns(job.took_ns);
+        job.elapsed_ns = Some(elapsed_ns);
+        self.free_at = self.free_at.max(now) + elapsed_ns;
+        self.jobs.push_back((self.free_at, job));
+    }
+
+    /// Begins with a trial.
+    pub(crate) fn try_codecs(&mut self, now: Instant, mut trial: CodecTrial) {
+        trial.run_in_no_time();
+        let done_at = now + self.elapsed_ns(trial.took_ns());
+        self.trials.push_back((done_at, trial));
+    }
+
+    /// Returns when something is done.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let first = self.jobs.front().map(|it| it.0);
+        self.trials.iter().map(|it| it.0).chain(first).min()
+    }
+
+    /// Returns a batch that is compressed by now.
+    pub(crate) fn compressed(&mut self, now: Instant) -> Option<ContextJob> {
+        let is_done = self.jobs.front().is_some_and(|it| it.0 <= now);
+        is_done.then(|| self.jobs.pop_front()).flatten().map(|it| it.1)
+    }
+
+    /// Returns a trial that has ended by now.
+    pub(crate) fn tried(&mut self, now: Instant) -> Option<CodecTrial> {
+        let at = self.trials.iter().position(|it| it.0 <= now)?;
+        self.trials.remove(at).map(|it| it.1)
+    }
+}
+
+/// The environment of a node: vectors, and a processor.
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    /// One for each codec that was asked for.
+    compressors: Vec<(CodecSpec, Compressor)>,
+    /// What compresses in contexts.
+    pub(crate) processor: Processor,
+    room: Vec<u8>,
+    /// Datagrams, and where to if not to the peer.
+    pub(crate) sent: Vec<(Option<SocketAddr>, Vec<u8>)>,
+    pub(crate) delivered: Vec<Vec<u8>>,
+}
+
+impl World {
+    /// With a processor of which so much may be had.
+    pub(crate) fn new(share: f64) -> Self {
+        Self {
+            now: Instant::ZERO,
+            compressors: Vec::new(),
+            processor: Processor::new(share),
+            room: vec![0; 65_536],
+            sent: Vec::new(),
+            delivered: Vec::new(),
+        }
+    }
+
+    /// Gives the node what is compressed, and what was tried.
+    pub(crate) fn hand_over(&mut self, node: &mut Node) {
+        while let Some(job) = self.processor.compressed(self.now) {
+            node.compressed_in_context(self.now, job);
+        }
+        while let Some(trial) = self.processor.tried(self.now) {
+            node.tried(self.now, &trial);
+        }
+    }
+}
+
+impl Env for World {
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn unix_ns(&self) -> u64 {
+        self.now.as_ns()
+    }
+
+    fn compress(&mut self, job: CompressJob<'_>) -> Compression {
+        // A modelled cost, so that a seed gives the same run everywhere: 5 ns a byte.
+        let took_ns = 5 * job.packet.len() as u64;
+        if !self.compressors.iter().any(|(codec, _)| *codec == job.codec) {
+            let Ok(compressor) = Compressor::new(job.codec, None) else {
+                return Compression::Failed;
+            };
+            self.compressors.push((job.codec, compressor));
+        }
+        let mut all = self.compressors.iter_mut();
+        let Some((_, compressor)) = all.find(|(codec, _)| *codec == job.codec) else {
+            return Compression::Failed;
+        };
+        match compressor.compress(job.packet, job.out) {
+            Ok(len) => Compression::Done { len, took_ns },
+            Err(_) => Compression::Failed,
+        }
+    }
+
+    fn compress_in_context(&mut self, job: ContextJob) -> Option<ContextJob> {
+        self.processor.compress(self.now, job);
+        None
+    }
+
+    fn try_codecs(&mut self, trial: CodecTrial) -> Option<CodecTrial> {
+        self.processor.try_codecs(self.now, trial);
+        None
+    }
+
+    fn datagram(&mut self, _: usize) -> &mut [u8] {
+        &mut self.room
+    }
+
+    fn commit(&mut self, _: usize, len: usize, _: u64) -> bool {
+        self.sent.push((None, self.room[..len].to_vec()));
+        true
+    }
+
+    fn hello(&mut self, to: Destination, datagram: &[u8]) {
+        let address = match to {
+            Destination::Peer(_) => None,
+            Destination::Address(address) => Some(address),
+        };
+        self.sent.push((address, datagram.to_vec()));
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+
+    fn event(&mut self, _: NodeEvent) {}
+}
