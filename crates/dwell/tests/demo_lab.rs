@@ -142,7 +142,7 @@ fn a_lab_keeps_its_status_sockets_apart_from_the_machines() {
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
-    assert!(out.starts_with("egress: dwell"), "{out}{err}");
+    assert!(out.starts_with("egress ") && out.contains("\negress: dwell"), "{out}{err}");
     assert_eq!(out.matches(".sock").count(), 1, "{out}{err}");
     assert!(out.ends_with("other.sock\n"), "{out}{err}");
 }

@@ -25,7 +25,7 @@ pub(super) fn bad_config(lab: &mut Lab) -> anyhow::Result<()> {
     let good = fs::read_to_string(site.relays.ingress.config())?;
     for (change, to, complaint) in [
         ("scheme = \"packet\"", "scheme = \"pocket\"", "pocket"),
-        ("[node]", "[node", "bad.toml:1: this is not TOML"),
+        ("[node]", "[node", "bad.toml:3: this is not TOML"),
         ("rate = \"10000000bit\"", "rate = 10", "rate"),
         ("pair.psk", "none.psk", "none.psk"),
         ("offload = true", "ofload = true", "ofload"),
