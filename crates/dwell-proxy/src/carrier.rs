@@ -3,11 +3,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use dwell_stream::LinkReport;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use socket2::{SockRef, TcpKeepalive};
@@ -234,6 +236,11 @@ impl Carrier {
     /// still be compressed.
     pub(crate) fn hold_unsent(&self, len: u32) -> io::Result<()> {
         SockRef::from(self.tcp()).set_tcp_notsent_lowat(len)
+    }
+
+    /// Returns what TCP says of the link.
+    pub(crate) fn link_report(&self) -> Option<LinkReport> {
+        crate::tcp_info::link_report(self.tcp().as_fd())
     }
 
     fn tcp(&self) -> &TcpStream {

@@ -72,6 +72,9 @@ const COMPLAINTS: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// A stream that waits for room checks this often whether another one may make it.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
+/// While a proxy has more streams than this part of the most that it may have, new ones hold nothing while
+/// they are idle.
+const IDLE_HISTORY_SHARE: usize = 4;
 /// The kernel's queues of connections should be as long at least.
 const QUEUE_MIN: u32 = 1024;
 
@@ -226,7 +229,10 @@ impl Engine {
         early: &[u8],
         carrier: &mut Carrier,
     ) -> io::Result<End> {
-        let config = self.common.compressing.sender_config(&carrier.theirs);
+        let mut config = self.common.compressing.sender_config(&carrier.theirs);
+        // Few streams may hold what they refer to while they are idle; of many each holds little.
+        let open = usize::try_from(self.metrics.streams_open.get()).unwrap_or(usize::MAX);
+        config.idle_history = open <= self.streams_max / IDLE_HISTORY_SHARE;
         let sender = Sender::new(&config).map_err(io::Error::other)?;
         let idle = self.common.limits.idle;
         let shared = Shared {

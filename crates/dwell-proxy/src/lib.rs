@@ -42,6 +42,7 @@ mod source;
 mod stalls;
 mod status;
 pub mod target;
+mod tcp_info;
 pub mod transfer;
 mod turns;
 mod uplink;

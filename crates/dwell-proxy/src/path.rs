@@ -1,8 +1,11 @@
-//! The path that streams to the same proxy share, of which each has a part.
+//! The path that streams to the same proxy share, of which each has a part. What they find of its rate
+//! outlasts them: so a new stream begins with what the last one knew.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dwell_stream::LinkReport;
 
 use crate::turns::Turns;
 
@@ -12,10 +15,13 @@ use crate::turns::Turns;
 const ENDS_MAX: usize = 64;
 /// Beyond this many paths, those without a stream are forgotten.
 const IDLE_PATHS_MAX: usize = 64;
+/// The weight of a rate below the one that is known of a path: of many streams at a time each finds only
+/// its part.
+const LOWER_GAIN: f64 = 0.25;
 
-/// All paths that have streams, by the other proxy's address.
+/// All paths that have streams, and some that had, by the other proxy's address.
 #[derive(Debug, Default)]
-pub(crate) struct Paths(Mutex<HashMap<IpAddr, Weak<PathState>>>);
+pub(crate) struct Paths(Mutex<HashMap<IpAddr, Arc<PathState>>>);
 
 /// The path to one other proxy.
 #[derive(Clone, Debug)]
@@ -34,6 +40,8 @@ struct Load {
     streams: u32,
     /// The rate of those that keep it full, in bytes a second.
     rate: f64,
+    /// The rate that a stream has found last, in bytes a second; zero if none has.
+    found: f64,
 }
 
 /// One stream's part of the load.
@@ -48,14 +56,14 @@ impl Paths {
     /// The path to a proxy.
     pub(crate) fn to(&self, other: IpAddr) -> Path {
         let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = paths.get(&other).and_then(Weak::upgrade) {
-            return Path(path);
+        if let Some(path) = paths.get(&other) {
+            return Path(Arc::clone(path));
         }
         if paths.len() >= IDLE_PATHS_MAX {
-            paths.retain(|_, path| path.strong_count() > 0);
+            paths.retain(|_, path| Arc::strong_count(path) > 1);
         }
         let path = Arc::new(PathState { ends: Turns::new(ENDS_MAX), load: Mutex::default() });
-        paths.insert(other, Arc::downgrade(&path));
+        paths.insert(other, Arc::clone(&path));
         Path(path)
     }
 }
@@ -83,6 +91,18 @@ impl Share {
         let load = *self.path.load();
         let others = load.streams - u32::from(self.is_sending);
         (load.rate > 0.0).then(|| load.rate / f64::from(others + 1))
+    }
+
+    /// Returns the rate of the path as streams have found it, in bytes a second, zero if none has; with
+    /// what TCP says of this one now.
+    pub(crate) fn path_rate(&self, report: &LinkReport) -> f64 {
+        let mut load = self.path.load();
+        let rate = report.delivered_rate;
+        if !report.is_least && rate > 0.0 {
+            let gain = if rate < load.found { LOWER_GAIN } else { 1.0 };
+            load.found += gain * (rate - load.found);
+        }
+        load.found
     }
 
     /// The stream has something to send, or not, and the path takes this many bytes a second of it, if
@@ -135,6 +155,21 @@ mod tests {
         drop(second);
         let load = *here.load();
         assert_eq!((load.streams, load.rate), (0, 0.0));
+    }
+
+    #[test]
+    fn what_a_stream_has_found_is_known_to_the_next() {
+        let paths = Paths::default();
+        let path = || paths.to([192, 0, 2, 1].into()).share();
+        let found = |delivered_rate, is_least| {
+            path().path_rate(&LinkReport { delivered_rate, is_least, ..LinkReport::default() })
+        };
+        assert_eq!(found(0.0, false), 0.0);
+        assert_eq!(found(5e6, true), 0.0, "the least that it carries");
+        assert_eq!(found(1e6, false), 1e6);
+        assert_eq!(found(0.0, true), 1e6, "another stream");
+        assert_eq!(found(5e5, false), 8.75e5);
+        assert_eq!(found(2e6, false), 2e6);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use dwell_base::Instant;
 use dwell_stream::{Compressors, Done, Sender, SenderStats};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::oneshot;
@@ -18,6 +19,9 @@ use crate::path::Share;
 
 /// At most this much is compressed on the spot, as handing it to another thread would take longer.
 const INLINE_BYTES_MAX: usize = 2 << 10;
+
+/// TCP is asked about the link at most this often while a stream has something to send, in nanoseconds.
+const REPORT_EVERY_NS: u64 = 1_000_000;
 
 /// With less than this to send a stream fills no link, and what it says of it can wait.
 const BUSY_BYTES_MIN: usize = 2 << 10;
@@ -42,6 +46,8 @@ pub(crate) struct Uplink {
     share: Option<Share>,
     /// There was much to send already.
     begun: bool,
+    /// The last moment at which TCP was asked about the link.
+    reported_at: Option<Instant>,
 }
 
 impl Uplink {
@@ -55,6 +61,7 @@ impl Uplink {
             not_sent_len: 0,
             share,
             begun: false,
+            reported_at: None,
         }
     }
 
@@ -84,6 +91,7 @@ impl Uplink {
     ) -> io::Result<bool> {
         let mut moved = false;
         self.begin();
+        self.report(carrier);
         self.follow_link(carrier)?;
         while self.write(cx, carrier)? {
             moved = true;
@@ -105,6 +113,26 @@ impl Uplink {
         if let Some(rate) = self.share.as_ref().and_then(Share::expected) {
             self.sender.expect_rate(clock::now(), rate);
         }
+    }
+
+    /// Notifies the sender of what TCP says of the link, if there is something to decide, and the path of
+    /// what it may say to other streams.
+    fn report(&mut self, carrier: &Carrier) {
+        if self.sender.is_idle() {
+            // What comes after a pause finds another link.
+            self.reported_at = None;
+            return;
+        }
+        let now = clock::now();
+        if self.reported_at.is_some_and(|at| now.since_ns(at) < REPORT_EVERY_NS) {
+            return;
+        }
+        self.reported_at = Some(now);
+        let Some(mut report) = carrier.link_report() else { return };
+        if let Some(share) = &self.share {
+            report.path_rate = share.path_rate(&report);
+        }
+        self.sender.reported(now, &report);
     }
 
     /// Writes once, if there is something and the connection takes it; whether it did.

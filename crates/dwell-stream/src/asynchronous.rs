@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use dwell_base::Instant;
+use dwell_policy::rate::LinkReport;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::compress::Compressors;
@@ -53,6 +54,11 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
     /// Sets the most bytes that the transport holds: see [`Sender::transport_holds`].
     pub fn transport_holds(&mut self, len: u32) {
         self.sender.transport_holds(len);
+    }
+
+    /// Notes what the transport says of its link: see [`Sender::reported`].
+    pub fn reported(&mut self, report: &LinkReport) {
+        self.sender.reported((self.clock)(), report);
     }
 
     /// Returns the transport, for instance to set its options.

@@ -6,7 +6,8 @@ use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::content::{ContentClass, classify};
 use dwell_codec::{CodecId, CodecSpec, HISTORY_LEN_MAX};
-use dwell_policy::method::{Choice, Offer, Steering};
+use dwell_policy::method::{Asked, Choice, Offer, Steering};
+use dwell_policy::rate::LinkReport;
 
 use crate::compress::{Done, Job};
 use crate::config::Config;
@@ -49,6 +50,8 @@ pub(crate) struct Blocks {
     with_history: bool,
     /// The data that later blocks can refer to.
     history: History,
+    /// True if it is kept while nothing waits.
+    idle_history: bool,
     /// The time since which the transport has what it was offered, until it reports how much it
     /// took.
     offered_at: Option<Instant>,
@@ -149,6 +152,7 @@ impl Blocks {
             open_start: 0,
             with_history,
             history: History::default(),
+            idle_history: config.idle_history,
             offered_at: None,
             depth: Depth::new(config),
             write_blocked: false,
@@ -277,7 +281,9 @@ impl Blocks {
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
                 self.spare_history = Vec::new();
-                self.history.forget();
+                if !self.idle_history {
+                    self.history.forget();
+                }
             }
         }
     }
@@ -313,6 +319,15 @@ impl Blocks {
 
     pub(crate) fn expect_rate(&mut self, now: Instant, rate: f64) {
         self.steering.expect(now, rate);
+    }
+
+    pub(crate) fn reported(&mut self, now: Instant, report: &LinkReport) {
+        self.steering.reported(now, report);
+        if self.steering.link.measured_rate().is_none()
+            && let Some(rate) = self.steering.link.rate()
+        {
+            self.depth.follow(rate, self.steering.raw_share());
+        }
     }
 
     pub(crate) fn measured_rate(&self) -> Option<f64> {
@@ -352,11 +367,14 @@ impl Blocks {
         let reserved = usize::from(self.in_order_with_thread && !self.busy);
         let mut waiting = self.queue.iter().enumerate().skip(reserved);
         let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
-        let Choice { codec, refers } = self.steering.codec(
-            now,
-            (block.part.original_len, block.part.looks_random),
-            self.busy,
-        )?;
+        let asked = Asked {
+            len: block.part.original_len,
+            history_len: self.history.len(),
+            looks_random: block.part.looks_random,
+            busy: self.busy,
+            more: self.write_blocked,
+        };
+        let Choice { codec, refers } = self.steering.codec(now, asked)?;
         let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };
@@ -482,7 +500,8 @@ impl Blocks {
                 State::Raw(_) => {
                     let len = block.part.original_len;
                     let is_full = len >= self.block_len;
-                    let offer = Offer { len, is_full, more: self.write_blocked };
+                    let history_len = self.history.len();
+                    let offer = Offer { len, history_len, is_full, more: self.write_blocked };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
                 _ => return Some(at),
@@ -494,8 +513,9 @@ impl Blocks {
     /// Writes the header before a block.
     fn frame(&mut self, block: Waiting) {
         let Waiting { mut part, state } = block;
-        // The queue is empty for now: neither end need hold data that no block refers to.
-        if part.kept == Some(true) && self.queue.is_empty() && self.open.is_empty() {
+        // Neither end need hold data that no block refers to: nothing will, or nothing does for now.
+        let is_last = self.queue.is_empty() && self.open.is_empty();
+        if part.kept == Some(true) && is_last && (self.finishing || !self.idle_history) {
             part.kept = Some(false);
             self.history.forget();
         }

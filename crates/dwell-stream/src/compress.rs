@@ -197,6 +197,7 @@ impl Done {
         Compression {
             codec: self.job.spec,
             refers: self.job.refers(),
+            history_len: self.job.history.len(),
             original_len: self.job.original_len(),
             compressed_len: self.payload.as_ref().map(|payload| payload.len() - ROOM),
             took_ns: self.took_ns,
@@ -211,6 +212,8 @@ pub struct Compression {
     pub codec: CodecSpec,
     /// True if the result refers to earlier blocks.
     pub refers: bool,
+    /// The length of the earlier data that it could refer to.
+    pub history_len: usize,
     /// The length before.
     pub original_len: usize,
     /// The length after; none if the result is of no use and the data are sent uncompressed.
@@ -230,6 +233,7 @@ impl Compression {
         Measured {
             choice: Choice { codec: self.codec, refers: self.refers },
             original_len: self.original_len,
+            history_len: self.history_len,
             used_len: self.used_len(),
             took_ns: self.took_ns,
         }

@@ -45,6 +45,9 @@ pub struct Config {
     /// carries more: a tenth less on prose and programs, for a third to a half more work. Both ends
     /// hold 192 KiB more then. Default true.
     pub history: bool,
+    /// True if what blocks refer to is held while nothing waits, too, so that an answer may refer to the
+    /// one before it; at both ends. An idle stream holds nothing otherwise. Default true.
+    pub idle_history: bool,
     /// The settings of [`Strategy::TcpComp`].
     pub tcpcomp: TcpCompConfig,
 }
@@ -62,6 +65,7 @@ impl Config {
             mss: 1448,
             reorder_max: 16,
             history: true,
+            idle_history: true,
             tcpcomp: TcpCompConfig::default(),
         }
     }

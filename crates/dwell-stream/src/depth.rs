@@ -6,16 +6,25 @@ use crate::strategy::Strategy;
 /// The time in which the link sends the data that should be ready, in nanoseconds: a writer that
 /// sleeps, compresses, or shares its processor returns some milliseconds later.
 const HOLD_NS: f64 = 8e6;
+/// The same for the least that slow links have: it costs nothing there, but that it can't be compressed any
+/// more, and who shares a processor may be away for this long.
+const HOLD_SLOW_NS: f64 = 40e6;
 /// The most bytes that should be ready. While blocks are compressed it is less: TCP wakes a writer
 /// when half of it has drained. If that were more than the data in the sender, all of which are
 /// compressed by then, the processor would be idle meanwhile.
 const LEN_MAX: u32 = 4 << 20;
+
+/// The least: a slow link must not have much before it that could still be compressed, but a block that
+/// is being compressed takes its time.
+const LEN_MIN: u32 = 32 << 10;
 
 /// A length that follows the link's rate by powers of two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
     len: u32,
     least: u32,
+    /// What it is at first.
+    usual: u32,
     /// The most while blocks are compressed.
     compressing_max: u32,
     follows: bool,
@@ -36,9 +45,9 @@ impl Depth {
             config.strategy,
             Strategy::Mix | Strategy::MixInOrder | Strategy::MixOutOfOrder
         );
-        let least = config.not_sent_len();
-        let compressing_max = (2 * config.buffer_len as u32).min(LEN_MAX).max(least);
-        Self { len: least, least, compressing_max, follows, raw: false }
+        let len = config.not_sent_len();
+        let compressing_max = (2 * config.buffer_len as u32).min(LEN_MAX).max(len);
+        Self { len, least: len.min(LEN_MIN), usual: len, compressing_max, follows, raw: false }
     }
 
     /// Returns the length in bytes.
@@ -49,7 +58,7 @@ impl Depth {
     /// Follows a link that carries `rate` bytes a second; `raw_share` is the share of blocks that
     /// are sent uncompressed.
     pub(crate) fn follow(&mut self, rate: f64, raw_share: f64) {
-        if !self.follows {
+        if !self.follows || rate <= 0.0 {
             return;
         }
         let wanted = rate * HOLD_NS / 1e9;
@@ -59,9 +68,16 @@ impl Depth {
             self.len *= 2;
         }
         // The two thresholds differ, or it would change with every measurement.
-        while (wanted < 0.5 * f64::from(self.len) || self.len > most) && self.len / 2 >= self.least
+        while (wanted < 0.5 * f64::from(self.len) || self.len > most) && self.len / 2 >= self.usual
         {
             self.len /= 2;
+        }
+        let slow = rate * HOLD_SLOW_NS / 1e9;
+        while slow < 0.5 * f64::from(self.len) && self.len / 2 >= self.least {
+            self.len /= 2;
+        }
+        while slow >= f64::from(self.len) && self.len < self.usual {
+            self.len *= 2;
         }
     }
 }
@@ -77,8 +93,9 @@ mod tests {
             depth.follow(mbit * 125_000.0, 1.0);
             depth.len() >> 10
         };
-        assert_eq!([5.0, 200.0, 1000.0, 400.0, 200.0].map(&mut at), [128, 128, 512, 512, 256]);
-        assert_eq!([1e6, 1.0, f64::INFINITY, f64::NAN].map(&mut at), [4096, 128, 4096, 4096]);
+        assert_eq!([20.0, 5.0, 10.0, 20.0, 50.0].map(&mut at), [128, 32, 64, 128, 128]);
+        assert_eq!([5.0, 200.0, 1000.0, 400.0, 200.0].map(&mut at), [32, 128, 512, 512, 256]);
+        assert_eq!([1e6, 1.0, f64::INFINITY, f64::NAN].map(&mut at), [4096, 32, 4096, 4096]);
         depth.follow(1e9, 0.8);
         assert_eq!(depth.len(), 4 << 20);
         depth.follow(1e9, 0.6);

@@ -43,6 +43,11 @@ impl History {
         self.end = start + data.len() as u64;
     }
 
+    /// Returns the number of bytes that blocks can refer to.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len().min(HISTORY_LEN_MAX)
+    }
+
     /// Removes everything and frees the memory.
     pub(crate) fn forget(&mut self) {
         self.bytes = Vec::new();

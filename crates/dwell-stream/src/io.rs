@@ -1,11 +1,12 @@
 //! The pair over non-blocking streams of the standard library's kind.
 //!
-//! Both halves also work with blocking streams: then the transport is never found busy, and only
-//! those blocks are compressed that the strategy does not let go raw.
+//! The reader works with blocking streams too. A blocking transport is never found busy, so for writing to one
+//! there is [`BlockingStreamWriter`](crate::BlockingStreamWriter).
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use dwell_base::Instant;
+use dwell_policy::rate::LinkReport;
 
 use crate::compress::{Compressors, Decompressors};
 use crate::config::Config;
@@ -26,7 +27,10 @@ pub enum Wait {
     Nothing,
 }
 
-/// Writes a stream to a transport; compresses while the transport takes no more.
+/// Writes a stream to a non-blocking transport; compresses while the transport takes no more.
+///
+/// A blocking one never says that it takes no more: nearly everything would go as it is. Use
+/// [`BlockingStreamWriter`](crate::BlockingStreamWriter) for it.
 ///
 /// `clock` returns the time, for instance from a monotonic clock of the system.
 #[derive(Debug)]
@@ -136,6 +140,11 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
     /// Sets the most bytes that the transport holds: see [`Sender::transport_holds`].
     pub fn transport_holds(&mut self, len: u32) {
         self.sender.transport_holds(len);
+    }
+
+    /// Notes what the transport says of its link: see [`Sender::reported`].
+    pub fn reported(&mut self, report: &LinkReport) {
+        self.sender.reported((self.clock)(), report);
     }
 
     /// Returns the counters so far.

@@ -4,7 +4,8 @@
 //! (a TCP connection, a pipe); a [`Receiver`] restores them. Data that wait while the transport is
 //! busy are compressed, in the manner of the fine-grain mixing of Pu and Singaravelu ("Fine-Grain
 //! Adaptive Compression in Dynamically Variable Networks"). Data that the transport could take at
-//! once are not held back, unless there are so many that more gets through if they are.
+//! once are held back only if they arrive sooner so (equation (2) of Shimamura et al.), or if there are
+//! so many that more gets through.
 //! [`Strategy`] names the ways of deciding; the default is [`Strategy::Hull`].
 //!
 //! Over a slow link a block refers to the 128 KiB before it, which both ends hold meanwhile
@@ -18,6 +19,7 @@
 //! ```text
 //! loop {
 //!     while room() > 0: accept() what the application has; finish() at its end
+//!     if the transport says something of its link: reported(now, that)
 //!     while wire(now) is not empty:
 //!         write it; wrote(now, n)
 //!         if the transport takes no more: blocked(now), and out of this loop
@@ -84,6 +86,7 @@
 
 #[cfg(feature = "tokio")]
 mod asynchronous;
+mod blocking;
 mod blocks;
 mod compress;
 mod config;
@@ -107,9 +110,11 @@ mod units;
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncStreamReader, AsyncStreamWriter};
+pub use blocking::BlockingStreamWriter;
 pub use compress::{Compression, Compressors, Decompressors, Done, Job};
 pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config};
 pub use dwell_policy::method::{Bound, CodecPoint};
+pub use dwell_policy::rate::LinkReport;
 pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};
 pub use io::{StreamReader, StreamWriter, Wait};
 pub use receiver::{Limits, Receiver};

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use dwell_base::Instant;
 use dwell_codec::{CodecSpec, Compressor};
 
-use crate::{Bound, CodecPoint, Compressors, Config, Done, Job, Sender, Strategy};
+use crate::{Bound, CodecPoint, Compressors, Config, Done, Job, LinkReport, Sender, Strategy};
 
 /// Bytes a second of 1 Mbit/s.
 pub(crate) const MBIT: f64 = 125_000.0;
@@ -339,7 +339,7 @@ mod tests {
         let depth = |strategy, mbit| {
             run(&Config::new(strategy), model(mbit), &book(24 << 20)).sender.not_sent_len() >> 10
         };
-        assert_eq!(depth(Strategy::Hull, 5.0), 128);
+        assert_eq!(depth(Strategy::Hull, 5.0), 32);
         assert_eq!(depth(Strategy::Hull, 2000.0), 512);
         assert_eq!(depth(Strategy::Mix, 2000.0), 128);
         assert_eq!(depth(Strategy::Raw, 2000.0), 1024);
@@ -445,7 +445,46 @@ mod tests {
         }
     }
 
-    /// An idle link gets every byte at once, whatever the strategy has learned before.
+    /// An answer over an idle link is compressed from the first one on, if the transport says how slow
+    /// the link is, and it arrives sooner so; over a fast link it is not. Nothing is refused here.
+    #[test]
+    fn an_answer_is_compressed_if_it_arrives_sooner() {
+        let answer = book(100_000);
+        for (mbit, is_sooner) in [(5.0, true), (20.0, true), (100.0, true), (20_000.0, false)] {
+            let mut sender = Sender::new(&Config::default()).unwrap();
+            let mut compressors = Compressors::new();
+            let (mut now, mut wire) = (Instant::from_ns(1), 0);
+            let model = model(mbit);
+            for _ in 0..10 {
+                now = now + 1_000_000_000;
+                let (asked_at, window_rate) = (now, mbit * MBIT);
+                sender.accept(&answer);
+                sender.reported(now, &LinkReport { window_rate, ..LinkReport::default() });
+                while !sender.is_idle() {
+                    let len = sender.wire(now).len();
+                    sender.wrote(now, len);
+                    wire += len;
+                    if len == 0 {
+                        let job = sender.next_job(now).unwrap();
+                        let end = now + work_ns(model, &job);
+                        let mut readings = [now, end].into_iter();
+                        sender.done(job.run(&mut compressors, || readings.next().unwrap()));
+                        now = end;
+                    }
+                }
+                let raw_ns = answer.len() as f64 / window_rate * 1e9;
+                assert!((now.since_ns(asked_at) as f64) < 0.5 * raw_ns, "{mbit} Mbit/s");
+            }
+            let ratio = wire as f64 / (10.0 * answer.len() as f64);
+            let expected = if is_sooner { 0.01..0.6 } else { 1.0..1.01 };
+            assert!(expected.contains(&ratio), "{mbit} Mbit/s: {ratio}");
+            // The later ones refer to the one before, which here is the same.
+            assert!(mbit > 20.0 || ratio < 0.15, "{mbit} Mbit/s: {ratio}");
+        }
+    }
+
+    /// An idle link gets every byte at once, whatever the strategy has learned before; unless it is known to
+    /// be so slow that hull has the longest compressed.
     #[test]
     fn an_idle_link_is_given_what_there_is_at_once() {
         for strategy in [Strategy::Raw, Strategy::Mix, Strategy::MixOutOfOrder, Strategy::Hull] {
@@ -454,8 +493,15 @@ mod tests {
             for len in [1, 100, 10_000] {
                 now = now + 1_000_000_000;
                 assert_eq!(sender.accept(&book(len)), len);
-                let wire = sender.wire(now).len();
-                assert!(wire >= len, "{strategy}: {wire} of {len}");
+                let mut wire = sender.wire(now).len();
+                if strategy == Strategy::Hull && len == 10_000 {
+                    assert_eq!(wire, 0);
+                    sender.compress(&mut Compressors::new(), || now).unwrap();
+                    wire = sender.wire(now).len();
+                    assert!((1..len).contains(&wire), "{wire} of {len}");
+                } else {
+                    assert!(wire >= len, "{strategy}: {wire} of {len}");
+                }
                 sender.wrote(now, wire);
             }
         }

@@ -1,6 +1,7 @@
 //! The sending end of a stream.
 
 use dwell_base::Instant;
+use dwell_policy::rate::LinkReport;
 
 use crate::blocks::Blocks;
 use crate::compress::{Compression, Compressors, Done, Job};
@@ -110,9 +111,7 @@ impl Sender {
     /// Notes that the transport takes bytes again, for a driver that waits for that: data that
     /// could only wait for a better moment while the transport was busy are now sent or compressed.
     pub fn unblocked(&mut self) {
-        if let Line::Blocks(line) = &mut self.line {
-            line.unblocked();
-        }
+        line!(mut self, line => line.unblocked());
     }
 
     /// Compresses one block, if that is of use now, and measures the time by `clock`.
@@ -184,6 +183,16 @@ impl Sender {
     pub fn expect_rate(&mut self, now: Instant, rate: f64) {
         if let Line::Blocks(line) = &mut self.line {
             line.expect_rate(now, rate);
+        }
+    }
+
+    /// Notes what the transport says of its link; on Linux TCP does, by `TCP_INFO`. Call it before
+    /// [`Sender::wire`] when bytes were accepted, not more often than each millisecond. Without it
+    /// the rate of a link that is never full is not known, and what comes now and then goes over it as it
+    /// is; with it, a block is compressed if it arrives sooner so.
+    pub fn reported(&mut self, now: Instant, report: &LinkReport) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.reported(now, report);
         }
     }
 

@@ -315,7 +315,15 @@ fn a_stream_with_a_history_that_is_cut_off_is_noticed() {
 /// After the last data, the receiver need not hold anything.
 #[test]
 fn an_idle_stream_has_no_history() {
-    let mut sender = Sender::new(&referring()).unwrap();
+    let config = Config { idle_history: false, ..referring() };
+    assert_eq!(history_of_an_idle_stream(&config), 0);
+    let config = Config { idle_history: true, ..config };
+    assert!((1..=192 << 10).contains(&history_of_an_idle_stream(&config)));
+}
+
+/// Returns what a receiver holds of a stream that has had something to say, and has no more.
+fn history_of_an_idle_stream(config: &Config) -> usize {
+    let mut sender = Sender::new(config).unwrap();
     let mut receiver = Receiver::new(Limits::default());
     let (mut compressors, mut decompressors, mut now) =
         (Compressors::new(), Decompressors::new(), Instant::ZERO);
@@ -336,7 +344,7 @@ fn an_idle_stream_has_no_history() {
         sender.compress(&mut compressors, || now);
     }
     assert!(sender.stats().referring_blocks > 5 && held_max > 10_000, "{held_max}");
-    assert_eq!(receiver.history_len(), 0);
+    receiver.history_len()
 }
 
 #[test]

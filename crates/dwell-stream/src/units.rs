@@ -187,6 +187,10 @@ impl Units {
         }
     }
 
+    pub(crate) fn unblocked(&mut self) {
+        self.busy = false;
+    }
+
     pub(crate) fn blocked(&mut self) {
         self.busy = true;
         self.stats.blocked += 1;

@@ -3,6 +3,7 @@
 
 use dwell_base::Instant;
 
+use crate::estimate::smoothed;
 use crate::rate::LinkRate;
 
 use super::balance::Balance;
@@ -42,6 +43,21 @@ const KEPT_FOR: u32 = 64;
 /// uncompressed; no more, as the transport holds more than is assumed: in flight and in queues
 /// below it.
 const RAW_EXCESS: f64 = 1.5;
+/// Shorter blocks say nothing of longer ones, and the other way round: their ratio is learned apart. In
+/// bytes.
+pub(super) const SHORT_LEN: usize = 1000;
+/// Blocks shorter than this are not compressed to arrive sooner, in bytes.
+const SOONER_LEN_MIN: usize = 64;
+/// What a short block costs besides its bytes, in nanoseconds: calls, locks, a hand-over.
+const SHORT_NS: f64 = 10_000.0;
+/// The ratio of short blocks before any was compressed, the weight of a new one, and how soon it is
+/// believed again while they go as they are.
+const SHORT_RATIO: f64 = 0.8;
+const SHORT_GAIN: f64 = 0.2;
+const SHORT_HOPE: f64 = 0.01;
+/// On an idle link another codec is tried only if the block is not expected to arrive this many times
+/// later than with the best.
+const EXPLORE_LATER_MAX: f64 = 1.25;
 
 /// The steering of hull mixing.
 #[derive(Clone, Debug)]
@@ -54,6 +70,8 @@ pub(super) struct Hull<C> {
     shares: Shares,
     pub(super) balance: Balance,
     slowdown: Slowdown,
+    /// The ratio of short blocks.
+    short_ratio: f64,
     /// The number of further blocks that are kept so that later blocks can refer to them.
     keeps_history_for: u32,
     since_explored: u32,
@@ -71,6 +89,8 @@ pub(super) struct Hull<C> {
 pub struct Offer {
     /// The length in bytes.
     pub len: usize,
+    /// The length of what it could refer to, in bytes.
+    pub history_len: usize,
     /// True if it is as long as a block may be.
     pub is_full: bool,
     /// True if the application has more than there is room for.
@@ -82,6 +102,12 @@ pub struct Offer {
 pub(super) struct Block {
     /// The length in bytes.
     pub(super) len: usize,
+    /// The length of what it could refer to, in bytes.
+    pub(super) history_len: usize,
+    /// True if its bytes are about equally frequent.
+    pub(super) looks_random: bool,
+    /// True if the application has more than there is room for.
+    pub(super) more: bool,
     /// True if this is the trial after others have failed.
     pub(super) probing: bool,
     /// True if the link has enough to do.
@@ -141,6 +167,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             shares: Shares { raw: 1.0, codecs: first },
             balance: Balance::new(),
             slowdown: Slowdown::default(),
+            short_ratio: SHORT_RATIO,
             keeps_history_for: 0,
             since_explored: 0,
             since_stale: 0,
@@ -165,36 +192,44 @@ impl<C: Copy + PartialEq> Hull<C> {
     pub(super) fn went_raw(&mut self) {
         self.forget_counts();
         self.raw_count += 1.0;
+        self.short_ratio += SHORT_HOPE * (SHORT_RATIO - self.short_ratio).min(0.0);
         if self.shares.raw <= RAW_SHARE_MIN {
             self.balance.link_idle();
         }
     }
 
-    /// Returns true if a block that could be compressed may be sent uncompressed. If that is part
-    /// of the plan: if fewer were sent so than planned, or not many more and the link would become
-    /// idle while a block is compressed. Otherwise if the link would finish it sooner than its
-    /// compressed form with any codec.
+    /// Returns true if a block that could be compressed may be sent uncompressed.
+    ///
+    /// While the application has more than there is room for, throughput counts: if that is part of
+    /// the plan, and fewer were sent so than planned, or not many more and the link would become
+    /// idle while a block is compressed. Otherwise, or if nothing is planned to go uncompressed, the
+    /// block's own time counts: if the link would finish it sooner than its compressed form with any
+    /// codec.
     pub(super) fn lets_raw_go(&self, now: Instant, offer: Offer, link: &LinkRate) -> bool {
         let Some(rate) = link.rate() else { return true };
         let drain_ns = link.drain_ns(now);
         let mixed = self.shares.raw > RAW_SHARE_MIN;
-        // Small writes over an idle link are not a matter of throughput.
-        if drain_ns == 0.0 && (!offer.is_full || (mixed && !offer.more)) {
+        let alone = !offer.more || (drain_ns == 0.0 && !offer.is_full);
+        if alone && offer.len < SOONER_LEN_MIN && drain_ns == 0.0 {
             return true;
         }
-        let (len, slowdown) = (offer.len as f64, self.slowdown.factor());
-        if mixed {
+        let slowdown = self.slowdown.factor();
+        let work =
+            |codec: &CodecEstimate<C>| codec.work_ns(offer.len, offer.history_len) * slowdown;
+        if mixed && !alone {
             let planned = self.estimates.all().iter().zip(&self.shares.codecs);
             let mut planned = planned.filter(|(_, share)| **share > 0.0);
-            let in_time = planned.any(|(codec, _)| slowdown * codec.cost_ns * len <= drain_ns);
+            let in_time = planned.any(|(codec, _)| work(codec) <= drain_ns);
             let share = if in_time { self.shares.raw } else { RAW_EXCESS * self.shares.raw };
             return self.wants_raw(share);
         }
+        let len = offer.len as f64;
         let raw_ns = len / rate * 1e9;
-        self.estimates
-            .all()
-            .iter()
-            .all(|codec| done_ns(codec, slowdown, len, drain_ns, rate) > raw_ns)
+        let done = |codec| match offer.len < SHORT_LEN && alone {
+            true => (work(codec) + SHORT_NS - drain_ns).max(0.0) + self.short_ratio * raw_ns,
+            false => done_ns(codec, work(codec), len, drain_ns, rate),
+        };
+        self.estimates.all().iter().all(|codec| done(codec) > raw_ns)
     }
 
     /// Returns the codec for a block. If the plan is to compress nothing, or nothing planned is
@@ -207,6 +242,10 @@ impl<C: Copy + PartialEq> Hull<C> {
     ) -> Option<Choice<C>> {
         self.plan(link, writing);
         let choice = |hull: &Self, at: usize| Some(hull.estimates.all().get(at)?.choice);
+        // What looks random is tried, as it may be otherwise, but not for long while the link idles.
+        if block.looks_random && !block.more && link.drain_ns(now) == 0.0 {
+            return choice(self, 0);
+        }
         if block.probing {
             let at = if self.probe_cheapest { 0 } else { self.estimates.all().len() / 2 };
             self.probe_cheapest = !self.probe_cheapest;
@@ -214,7 +253,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         }
         self.since_explored += 1;
         self.since_stale += 1;
-        let planned = self.most_behind().and_then(|at| self.in_time(at, now, link, block.len));
+        let planned = self.most_behind().and_then(|at| self.in_time(at, now, link, block));
         let Some(planned) = planned else {
             self.slowdown.passed_by();
             let curious = self.since_explored > CURIOUS_AFTER;
@@ -225,10 +264,12 @@ impl<C: Copy + PartialEq> Hull<C> {
                 return None;
             }
             self.forget_counts();
-            self.counts.iter_mut().take(1).for_each(|cheapest| *cheapest += 1.0);
-            return choice(self, 0);
+            let at = if block.more { 0 } else { self.soonest(now, link, block) };
+            self.counts.iter_mut().skip(at).take(1).for_each(|count| *count += 1.0);
+            return choice(self, at);
         };
-        let at = self.stale(planned).or_else(|| self.neighbour(planned)).unwrap_or(planned);
+        let other = self.stale(planned).or_else(|| self.neighbour(planned));
+        let at = other.filter(|&at| self.may_try(at, planned, now, link, block)).unwrap_or(planned);
         if at == planned {
             self.forget_counts();
             self.counts[at] += 1.0;
@@ -240,29 +281,76 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// so much that it must not become idle while a block is compressed.
     ///
     /// Otherwise a cheaper one is used if the link would finish the block sooner with it.
-    fn in_time(&self, planned: usize, now: Instant, link: &LinkRate, len: usize) -> Option<usize> {
-        let Some(rate) = link.rate() else { return Some(planned) };
+    fn in_time(
+        &self,
+        planned: usize,
+        now: Instant,
+        link: &LinkRate,
+        block: Block,
+    ) -> Option<usize> {
+        if link.rate().is_none() {
+            return Some(planned);
+        }
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
-        let slowdown = self.slowdown.factor();
-        let no_dearer = (0..all.len()).filter(|&at| all[at].cost_ns <= all[planned].cost_ns);
+        let work = |at: usize| self.work_ns(at, block);
+        // One that costs more than planned would take the time of other blocks, if there are any.
+        let no_dearer =
+            (0..all.len()).filter(|&at| !block.more || all[at].cost_ns <= all[planned].cost_ns);
         if self.shares.raw <= RAW_SHARE_MIN {
-            let len = len as f64;
-            if slowdown * all[planned].cost_ns * len <= drain_ns {
+            if work(planned) <= drain_ns {
                 return Some(planned);
             }
-            let done = |at: &usize| done_ns(&all[*at], slowdown, len, drain_ns, rate);
+            let done = |at: &usize| self.done_ns(*at, now, link, block);
             return no_dearer.min_by(|a, b| done(a).total_cmp(&done(b)));
         }
         let ratio = |at: &usize| all[*at].point().ratio;
-        no_dearer
-            .filter(|&at| slowdown * all[at].cost_ns * len as f64 <= drain_ns)
-            .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+        no_dearer.filter(|&at| work(at) <= drain_ns).min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+    }
+
+    /// Returns the codec with which the link finishes a block first.
+    fn soonest(&self, now: Instant, link: &LinkRate, block: Block) -> usize {
+        let done = |at: &usize| self.done_ns(*at, now, link, block);
+        let all = 0..self.estimates.all().len();
+        all.min_by(|a, b| done(a).total_cmp(&done(b))).unwrap_or(0)
+    }
+
+    /// Returns true if a block may be given to another codec than planned, to measure it: if the link
+    /// has enough to do meanwhile, or the block is hardly later.
+    fn may_try(
+        &self,
+        at: usize,
+        planned: usize,
+        now: Instant,
+        link: &LinkRate,
+        block: Block,
+    ) -> bool {
+        let done = |at| self.done_ns(at, now, link, block);
+        let in_time = self.work_ns(at, block) <= link.drain_ns(now);
+        block.more || in_time || done(at) <= EXPLORE_LATER_MAX * done(planned)
+    }
+
+    /// Returns the time that compressing a block takes, in nanoseconds.
+    fn work_ns(&self, at: usize, block: Block) -> f64 {
+        let work_ns = self.estimates.all()[at].work_ns(block.len, block.history_len);
+        self.slowdown.factor() * work_ns
+    }
+
+    /// Returns the time at which the link would finish a block; see the function of this name.
+    fn done_ns(&self, at: usize, now: Instant, link: &LinkRate, block: Block) -> f64 {
+        let (drain_ns, rate) = (link.drain_ns(now), link.rate().unwrap_or(f64::INFINITY));
+        let work_ns = self.work_ns(at, block);
+        done_ns(&self.estimates.all()[at], work_ns, block.len as f64, drain_ns, rate)
     }
 
     pub(super) fn compressed(&mut self, result: &Measured<C>) {
+        if result.original_len < SHORT_LEN {
+            let ratio = result.used_len as f64 / result.original_len as f64;
+            self.short_ratio = smoothed(self.short_ratio, ratio, SHORT_GAIN);
+            return;
+        }
         self.estimates.measured(result);
         if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == result.choice) {
-            let estimated_ns = codec.cost_ns * result.original_len as f64;
+            let estimated_ns = codec.work_ns(result.original_len, result.history_len);
             self.slowdown.measured(result.took_ns as f64, estimated_ns);
         }
     }
@@ -351,17 +439,17 @@ impl<C: Copy + PartialEq> Hull<C> {
     }
 }
 
-/// Returns the time at which the link would finish a block of `len` bytes that is compressed now,
-/// in nanoseconds from when it finishes what it has: `drain_ns`. Compression takes `slowdown` times
-/// as long as the codec needs.
+/// Returns the time at which the link would finish a block of `len` bytes that is compressed now, which
+/// takes `work_ns`: in nanoseconds from when it finishes what it has, `drain_ns`. Against the time of
+/// the block as it is, len/rate, this is equation (2) of Shimamura et al., W > C − (1 − R)·S/B.
 fn done_ns<C: Copy>(
     codec: &CodecEstimate<C>,
-    slowdown: f64,
+    work_ns: f64,
     len: f64,
     drain_ns: f64,
     rate: f64,
 ) -> f64 {
-    (slowdown * codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
+    (work_ns - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
 }
 
 #[cfg(test)]

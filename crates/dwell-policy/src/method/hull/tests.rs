@@ -43,8 +43,9 @@ fn fast_link() -> LinkRate {
     link_of(1e10, 1 << 30)
 }
 
-const FULL: Offer = Offer { len: 100, is_full: true, more: true };
-const BLOCK: Block = Block { len: 100, probing: false, busy: true };
+const FULL: Offer = Offer { len: 100, history_len: 0, is_full: true, more: true };
+const BLOCK: Block =
+    Block { len: 100, history_len: 0, looks_random: false, more: true, probing: false, busy: true };
 
 fn next(hull: &mut Hull<Codec>, link: &LinkRate, block: Block) -> Option<Codec> {
     hull.codec(Instant::ZERO, (link, WriteCost::new()), block).map(|choice| choice.codec)
@@ -57,6 +58,7 @@ fn confirm(hull: &mut Hull<Codec>, at: usize) {
     hull.compressed(&Measured {
         choice: codec.choice,
         original_len: len as usize,
+        history_len: 2 * len as usize,
         used_len: (codec.point().ratio * len).round() as usize,
         took_ns: (codec.cost_ns * len).round() as u64,
     });
@@ -157,21 +159,77 @@ fn a_planned_share_of_uncompressed_blocks_is_exceeded_only_so_that_the_link_is_n
     assert!(lets(&[0.0, 0.6], 4.8, 250, on_time), "the cheaper one is not planned");
 }
 
+/// Equation (2) of Shimamura et al. for a block that waits for nothing: C < (1 − R)·S/B.
 #[test]
-fn over_an_idle_link_what_waits_for_nothing_goes_at_once() {
-    // More uncompressed blocks than planned.
-    let lets = |raw, offer| {
-        let mut hull = planned(&[(0.1, 0.5)], raw, &[1.0 - raw]);
-        hull.raw_count = 100.0;
+fn over_an_idle_link_what_waits_for_nothing_is_compressed_if_it_arrives_sooner() {
+    // Fewer uncompressed blocks than planned, or more.
+    let lets = |cost_ns, raw, raw_count, offer| {
+        let mut hull = planned(&[(cost_ns, 0.5)], raw, &[1.0 - raw]);
+        hull.raw_count = raw_count;
         hull.lets_raw_go(Instant::ZERO, offer, &link(0))
     };
-    let last = Offer { more: false, ..FULL };
-    let small = Offer { is_full: false, ..FULL };
-    assert!(!lets(0.4, FULL), "the plan decides");
-    assert!(lets(0.4, last) && lets(0.4, small) && lets(0.0, small));
-    // Half a per cent is not taken for a plan: compressed it takes 60 ns, and 100 as it is.
-    assert!(lets(0.006, last));
-    assert!(!lets(0.005, last) && !lets(0.0, last));
+    let full = Offer { len: 1000, ..FULL };
+    let last = Offer { more: false, ..full };
+    let open = Offer { is_full: false, ..full };
+    assert!(lets(0.1, 0.4, 0.0, full) && !lets(0.1, 0.4, 100.0, full), "the plan decides");
+    // Compressed it takes 600 ns, or 1100, and 1000 as it is, whatever is planned.
+    for (raw, raw_count) in [(0.0, 0.0), (0.4, 0.0), (0.4, 100.0), (1.0, 0.0)] {
+        for offer in [last, open] {
+            assert!(!lets(0.1, raw, raw_count, offer), "{raw}, {offer:?}");
+            assert!(lets(0.6, raw, raw_count, offer), "{raw}, {offer:?}");
+        }
+    }
+    assert!(lets(0.1, 0.0, 0.0, Offer { len: 63, ..last }), "too short");
+}
+
+#[test]
+fn short_blocks_have_a_ratio_of_their_own() {
+    let mut hull = hull(&[(1.0, 0.5)]);
+    let short = Offer { len: 400, is_full: false, more: false, ..FULL };
+    let lets = |hull: &Hull<Codec>| hull.lets_raw_go(Instant::ZERO, short, &link_of(1e7, 0));
+    // 40 µs as it is, and 400 ns, 10 µs besides and 32 µs if it is compressed to the usual share.
+    assert!(lets(&hull));
+    let before = hull.estimates.all()[0].point();
+    let small = |used_len| Measured {
+        choice: Choice::alone(0),
+        original_len: 400,
+        history_len: 0,
+        used_len,
+        took_ns: 10_000,
+    };
+    (0..10).for_each(|_| hull.compressed(&small(100)));
+    assert!(!lets(&hull), "they refer to each other");
+    (0..20).for_each(|_| hull.compressed(&small(400)));
+    assert!(lets(&hull));
+    assert_eq!(hull.estimates.all()[0].point(), before, "long ones are as they were");
+    (0..1000).for_each(|_| hull.went_raw());
+    assert_near(&[(hull.short_ratio * 1e3).round()], &[800.0]);
+}
+
+#[test]
+fn what_waits_for_nothing_is_compressed_with_the_codec_that_is_done_first() {
+    let codecs = [(0.1, 0.3), (0.2, 0.5), (0.5, 0.6)];
+    let next = |rate, more| {
+        let mut hull = planned(&codecs, 0.5, &[0.5, 0.0, 0.0]);
+        next(&mut hull, &link_of(rate, 0), Block { len: 1000, busy: false, more, ..BLOCK })
+    };
+    assert_eq!(next(1e9, false), Some(1), "200 and 500 ns");
+    assert_eq!(next(1e8, false), Some(2), "500 and 4000 ns");
+    assert_eq!(next(1e10, false), Some(0));
+    assert_eq!(next(1e10, true), Some(0));
+    // What looks random is given no time.
+    let random = Block { len: 1000, busy: false, more: false, looks_random: true, ..BLOCK };
+    assert_eq!(super::tests::next(&mut hull(&codecs), &link_of(1e8, 0), random), Some(0));
+}
+
+#[test]
+fn a_short_block_waits_for_its_history_to_be_read() {
+    let prior = Prior { codec: 0, cost_ns: 1.0, saving: 0.5, may_refer: true };
+    let hull: Hull<Codec> = Hull::new(&[prior]);
+    let [alone, refers] = [0, 1].map(|at| hull.estimates.all()[at]);
+    assert_near(&[alone.work_ns(1000, 0), alone.work_ns(1000, 2000)], &[1000.0, 1000.0]);
+    assert_near(&[refers.work_ns(1000, 2000)], &[1400.0]);
+    assert_near(&[refers.work_ns(100, 2000)], &[1400.0 * 0.4]);
 }
 
 #[test]
@@ -195,7 +253,7 @@ fn a_block_goes_uncompressed_against_the_plan_if_the_link_finishes_it_sooner_tha
 #[test]
 fn a_compressed_block_is_done_when_codec_and_link_are() {
     let hull = hull(&[(2.0, 0.75)]);
-    let done = |drain_ns| done_ns(&hull.estimates.all()[0], 3.0, 100.0, drain_ns, 5e8);
+    let done = |drain_ns| done_ns(&hull.estimates.all()[0], 600.0, 100.0, drain_ns, 5e8);
     // The codec takes 600 ns, and the link 50 for what it leaves.
     assert_near(&[done(0.0), done(250.0), done(700.0)], &[650.0, 400.0, 50.0]);
 }
@@ -218,7 +276,7 @@ fn a_cheaper_codec_is_taken_if_the_link_is_done_sooner_with_it() {
     // 100 and 400 ns, and for the link 50 and 25.
     let in_time = |drain_ns, slowdown| {
         let hull = Hull { slowdown, ..planned(&[(1.0, 0.5), (4.0, 0.75)], 0.005, &[0.0, 1.0]) };
-        hull.in_time(1, Instant::ZERO, &link(drain_ns), 100)
+        hull.in_time(1, Instant::ZERO, &link(drain_ns), BLOCK)
     };
     let on_time = Slowdown::default();
     assert_eq!(in_time(450, on_time), Some(1));
@@ -230,7 +288,7 @@ fn a_cheaper_codec_is_taken_if_the_link_is_done_sooner_with_it() {
     assert_eq!(in_time(1_300, slower(3.0)), Some(1));
     let unknown = LinkRate::new(1_000);
     let hull = planned(&[(1.0, 0.5), (4.0, 0.75)], 0.0, &[0.0, 1.0]);
-    assert_eq!(hull.in_time(1, Instant::ZERO, &unknown, 100), Some(1));
+    assert_eq!(hull.in_time(1, Instant::ZERO, &unknown, BLOCK), Some(1));
 }
 
 #[test]
@@ -239,7 +297,7 @@ fn beside_uncompressed_blocks_a_codec_has_the_time_that_the_link_is_busy() {
     const CODECS: [(f64, f64); 3] = [(1.0, 0.5), (2.0, 0.6), (4.0, 0.75)];
     let in_time = |planned_at, drain_ns, slowdown| {
         let hull = Hull { slowdown, ..planned(&CODECS, 0.5, &[0.0, 0.0, 0.5]) };
-        hull.in_time(planned_at, Instant::ZERO, &link(drain_ns), 100)
+        hull.in_time(planned_at, Instant::ZERO, &link(drain_ns), BLOCK)
     };
     let on_time = Slowdown::default();
     assert_eq!(in_time(2, 450, on_time), Some(2));
