@@ -9,17 +9,77 @@
 # the wire, a window that never limits. Flow k enters at edge k mod 3 and leaves at edge
 # (k div 3) mod 3; it starts at a random moment of the first second.
 #
+# With library=FILE, which ns2-blocks/build.sh builds, the ingresses compress: block=5 lead=5
+# group=1 (0: any packets, 1: flow, 2: egress) ratio=0.6. A block that the core has no room for
+# comes back after 22 ms. Then the number of compressions between `from` and `seconds` is printed
+# too.
+#
 # Prints the throughput, which is what was acknowledged between `from` and `seconds`, at 1500
 # bytes a packet, and the number of data packets sent in all.
 
 source [file join [file dirname [info script]] common.tcl]
-array set p [parameters {flows 9 seed 1 from 10 seconds 30 limit 50} $argv]
+array set p [parameters {flows 9 seed 1 from 10 seconds 30 limit 50
+    library "" block 5 lead 5 group 1 ratio 0.6} $argv]
+if {$p(library) ne ""} {
+    load $p(library) Blocks
+    # What a class binds it has to have.
+    foreach name {block_ lead_ group_ edges_ ratio_ time_ compressions_ returned_ returning_} {
+        Queue/Blocks set $name 0
+    }
+    foreach class {Queue/Blocks BlockReturner BlockRestorer} {
+        $class set debug_ false
+    }
+    BlockReturner set after_ 0
+}
 
 proc link {a b rate delay} {
     global ns p
     $ns duplex-link $a $b $rate $delay DropTail
     $ns queue-limit $a $b $p(limit)
     $ns queue-limit $b $a $p(limit)
+}
+
+# The link into the core, with a queue that compresses if there is one.
+proc ingress_link {a b rate delay} {
+    global ns p
+    if {$p(library) eq ""} {
+        link $a $b $rate $delay
+        return
+    }
+    $ns simplex-link $a $b $rate $delay Blocks
+    $ns simplex-link $b $a $rate $delay DropTail
+    $ns queue-limit $a $b $p(limit)
+    $ns queue-limit $b $a $p(limit)
+    set queue [[$ns link $a $b] queue]
+    $queue set block_ $p(block)
+    $queue set lead_ $p(lead)
+    $queue set group_ $p(group)
+    $queue set edges_ 3
+    $queue set ratio_ $p(ratio)
+    $queue set time_ [expr {$p(lead) * 0.00012}]
+}
+
+# Blocks are restored where this link ends, and come back if it drops them.
+proc restore {a b} {
+    global ns
+    set link [$ns link $a $b]
+    set restorer [new BlockRestorer]
+    $restorer target [[$link set ttl_] target]
+    [$link set ttl_] target $restorer
+}
+
+proc return_lost {a b} {
+    global ns returner
+    [[$ns link $a $b] queue] drop-target $returner
+}
+
+proc compressions {} {
+    global ns ingress core1
+    set sum 0
+    for {set i 0} {$i < 3} {incr i} {
+        incr sum [[[$ns link $ingress($i) $core1] queue] set compressions_]
+    }
+    return $sum
 }
 
 proc flow {k start} {
@@ -42,14 +102,17 @@ proc flow {k start} {
 }
 
 proc note_acknowledged {} {
-    global p tcp before
+    global p tcp before compressions_before
+    if {$p(library) ne ""} {
+        set compressions_before [compressions]
+    }
     for {set k 0} {$k < $p(flows)} {incr k} {
         set before($k) [$tcp($k) set ack_]
     }
 }
 
 proc finish {} {
-    global p tcp before
+    global p tcp before compressions_before
     set packets 0
     set sent 0
     set squares 0.0
@@ -63,6 +126,9 @@ proc finish {} {
     result throughput_mbps [format %.4f [expr {$bits / ($p(seconds) - $p(from)) / 1e6}]]
     result fairness [format %.4f [expr {double($packets) * $packets / ($p(flows) * $squares)}]]
     result packets_sent $sent
+    if {$p(library) ne ""} {
+        result compressions [expr {[compressions] - $compressions_before}]
+    }
     exit 0
 }
 
@@ -75,8 +141,17 @@ link $core1 $core2 200Mb 5ms
 for {set i 0} {$i < 3} {incr i} {
     set ingress($i) [$ns node]
     set egress($i) [$ns node]
-    link $ingress($i) $core1 100Mb 3ms
+    ingress_link $ingress($i) $core1 100Mb 3ms
     link $core2 $egress($i) 100Mb 3ms
+}
+if {$p(library) ne ""} {
+    set returner [new BlockReturner]
+    $returner set after_ 0.022
+    return_lost $core1 $core2
+    for {set i 0} {$i < 3} {incr i} {
+        return_lost $core2 $egress($i)
+        restore $core2 $egress($i)
+    }
 }
 for {set k 0} {$k < $p(flows)} {incr k} {
     flow $k [$rng uniform 0.0 1.0]

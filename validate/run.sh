@@ -11,9 +11,13 @@ here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 out=$1
 seeds=$(seq 1 10)
 flow_counts="9 27 63 99 150 198 249 300"
+block_seeds=$(seq 1 6)
+block_flow_counts="9 30 45 99 198 300"
 if [ "${2:-}" = --quick ]; then
     seeds="1 2 3"
     flow_counts="9 99 300"
+    block_seeds="1 2"
+    block_flow_counts="99"
 fi
 compare=(cargo run -q --manifest-path "$here/../Cargo.toml" --release -p dwell-sim
     --example against_ns2 --)
@@ -60,10 +64,29 @@ dumbbell() {
     compare "dumbbell, TCP with SACK: throughput" dumbbell "$out/dumbbell.txt"
 }
 
+# The schemes that compress blocks, by a queue of our own for ns-2; it takes most of the time.
+blocks() {
+    local scheme flows seed
+    "$here/ns2-blocks/build.sh" "$out" || {
+        echo "the queue for ns-2 can't be built: blocks are not compared"
+        failed=1
+        return
+    }
+    for flows in $block_flow_counts; do
+        for seed in $block_seeds; do
+            for scheme in none flow5 edge5 flow10 edge10; do
+                echo "$out/libblocks.so $scheme $flows $seed"
+            done
+        done
+    done | xargs -P "$(nproc)" -L 1 "$here/blocks-line.sh" >"$out/blocks.txt"
+    compare "dumbbell, blocks: throughput and compressions" blocks "$out/blocks.txt"
+}
+
 random_numbers
 # The paper's traffic, then traffic whose arrivals do not coincide with ends of transmissions.
 parking 2 30 1000 60 1 2
 parking 4 30 1000 60 1 2
 parking 4 10 20 61 1 2
 dumbbell
+blocks
 exit "$failed"

@@ -23,6 +23,9 @@ pub struct Claim {
     pub unit: String,
     /// The paper's value.
     pub paper_value: PaperValue,
+    /// Half a unit of the last digit that the paper writes: its 0.0003 stands for 0.00025 to 0.00035. Zero if
+    /// its value is taken as exact.
+    pub precision: f64,
     /// Our value, in the same unit.
     pub ours: f64,
     /// The lower end of ours: of the 95 % interval, or the least of the runs.
@@ -64,7 +67,7 @@ pub struct Deviation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Agreement {
-    /// The paper's value is within our interval, or ours within the paper's range.
+    /// The paper's value is within our interval, or ours within the paper's range, as far as its digits go.
     Within,
     /// The deviation is 5 % of the paper's value at most.
     Near,
@@ -126,7 +129,8 @@ impl Claim {
             return Agreement::Incomparable;
         };
         let is_near = deviation.relative.is_some_and(|share| share.abs() <= NEAR);
-        let is_same = deviation.absolute == 0.0;
+        let is_same = deviation.absolute.abs() <= self.precision;
+        let (low, high) = (low - self.precision, high + self.precision);
         // NaN is within nothing.
         let (our_low, our_high) = self.interval().unwrap_or((self.ours, self.ours));
         let is_within = our_low.min(self.ours) <= high && low <= our_high.max(self.ours);
@@ -311,6 +315,21 @@ mod tests {
         assert_eq!(shown(1e4, 10_001.0).as_deref(), Some("+1 (+<0.1 %)"));
         assert_eq!(shown(1e-9, 1.0).as_deref(), Some("+1 (+1e11 %)"));
         assert_eq!(shown(1.0, f64::NAN), None);
+    }
+
+    #[test]
+    fn a_papers_number_says_no_more_than_its_digits() {
+        let rounded = |precision, ours| Claim { precision, ..claim(0.0003, ours) }.agreement();
+        assert_eq!(rounded(0.0, 0.000_26), Agreement::Off);
+        assert_eq!(rounded(0.000_05, 0.000_26), Agreement::Within);
+        assert_eq!(rounded(0.000_05, 0.000_24), Agreement::Off);
+        let ours = Claim {
+            precision: 0.000_05,
+            low: Some(0.000_2),
+            high: Some(0.000_255),
+            ..claim(0.0003, 0.000_23)
+        };
+        assert_eq!(ours.agreement(), Agreement::Within);
     }
 
     #[test]

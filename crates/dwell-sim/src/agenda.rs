@@ -7,8 +7,11 @@
 //! Ties are frequent: connections that share a link send in step with its transmissions, to the
 //! nanosecond. Of equal times, the first actors of the agenda go in their order. The others go in
 //! an order that a hash of seed, time and actor decides each time: with a fixed order the same
-//! connection would win every tie and take far more than its share. (In ns-2 the rounding of its
-//! clock decides, in reality chance does.)
+//! connection would win every tie and take far more than its share. In ns-2 the rounding of its
+//! clock decides; with [`Ties::Ns2`] it does so here too, among all actors.
+
+use crate::moment::Moment;
+use crate::plan::Ties;
 
 /// Later than anything: nothing is pending.
 pub const NEVER_NS: u64 = u64::MAX;
@@ -31,20 +34,36 @@ pub struct Agenda {
     /// Actors from this number on have no fixed order among each other.
     shuffled_from: u32,
     seed: u64,
+    /// The time of each actor as ns-2 would compute it.
+    moments: Box<[Moment]>,
+    /// The number of times that any actor had been put on the agenda when this one was; by ns-2's order only.
+    placed: Box<[u64]>,
+    placings: u64,
+    by_seconds: bool,
 }
 
 impl Agenda {
     /// An agenda for as many actors as there are `numbers`, which ascend, with nothing pending. Ties
     /// among those whose numbers are from `shuffled_from` on are decided by chance, which `seed` and
     /// the numbers determine; all others go before them, in their order.
-    pub fn new(numbers: Vec<u32>, shuffled_from: u32, seed: u64) -> Self {
+    pub fn new(numbers: Vec<u32>, shuffled_from: u32, ties: Ties, seed: u64) -> Self {
         let places = numbers.len().max(2);
         let actor_bits = places.next_power_of_two().trailing_zeros();
         let end_ns = (NEVER_NS >> actor_bits) - places as u64;
         let pairs = vec![[NEVER_NS; 2]; places].into();
-        let mut agenda =
-            Self { pairs, actor_bits, end_ns, numbers: numbers.into(), shuffled_from, seed };
-        (0..agenda.numbers.len() as u32).for_each(|actor| agenda.set(actor, NEVER_NS));
+        let mut agenda = Self {
+            pairs,
+            actor_bits,
+            end_ns,
+            moments: vec![Moment::NEVER; numbers.len()].into(),
+            placed: vec![0; numbers.len()].into(),
+            placings: 0,
+            numbers: numbers.into(),
+            shuffled_from,
+            seed,
+            by_seconds: ties == Ties::Ns2,
+        };
+        (0..agenda.numbers.len() as u32).for_each(|actor| agenda.set(actor, Moment::NEVER));
         agenda
     }
 
@@ -71,7 +90,23 @@ impl Agenda {
 
     #[inline(never)]
     fn winner_of_tie(&self, a: u64, b: u64) -> u64 {
+        if self.by_seconds {
+            let moment = |entry| self.moments[self.parts(entry).1 as usize];
+            let (one, other) = (moment(a), moment(b));
+            return match (one.precedes_in_ns2(other), other.precedes_in_ns2(one)) {
+                (true, _) => a,
+                (_, true) => b,
+                // Both were put there at the same instant, too.
+                _ if self.placed(a) < self.placed(b) => a,
+                _ => b,
+            };
+        }
         if self.order(b) < self.order(a) { b } else { a }
+    }
+
+    /// Returns the number of times that any actor had been put on the agenda when this one was.
+    fn placed(&self, entry: u64) -> u64 {
+        self.placed[self.parts(entry).1 as usize]
     }
 
     #[inline]
@@ -94,16 +129,39 @@ impl Agenda {
         self.parts(self.pairs[place / 2][place % 2]).0
     }
 
-    /// Sets the time at which `actor` is due, or [`NEVER_NS`].
+    /// Returns the instant at which `actor` is due; without [`Ties::Ns2`] only its nanoseconds mean something.
     #[inline]
-    pub fn set(&mut self, actor: u32, at_ns: u64) {
+    pub fn moment(&self, actor: u32) -> Moment {
+        let ns = self.time_ns(actor);
+        match self.by_seconds {
+            true => Moment { ns, ..self.moments[actor as usize] },
+            false => Moment { ns, s: 0.0, since_s: 0.0 },
+        }
+    }
+
+    /// Returns true if `actor` is due at another instant than this one.
+    #[inline]
+    pub fn differs(&self, actor: u32, at: Moment) -> bool {
+        self.time_ns(actor) != at.ns || (self.by_seconds && self.moments[actor as usize] != at)
+    }
+
+    /// Sets the time at which `actor` is due, or [`Moment::NEVER`].
+    #[inline]
+    pub fn set(&mut self, actor: u32, at: Moment) {
+        if self.by_seconds {
+            self.moments[actor as usize] = at;
+            self.placings += 1;
+            self.placed[actor as usize] = self.placings;
+        }
+        let at_ns = at.ns;
         let never_ns = self.end_ns + u64::from(actor);
         let at_ns = if at_ns < self.end_ns { at_ns } else { never_ns };
         let mut winner = at_ns << self.actor_bits | u64::from(actor);
         let mut place = self.pairs.len() + actor as usize;
         while place > 1 {
             let pair = &mut self.pairs[place / 2];
-            if pair[place % 2] == winner {
+            // Of equal nanoseconds another may win now.
+            if pair[place % 2] == winner && !self.by_seconds {
                 return;
             }
             pair[place % 2] = winner;
@@ -126,25 +184,25 @@ mod tests {
 
     #[test]
     fn the_first_actors_go_in_their_order() {
-        let mut agenda = Agenda::new((0..5).collect(), 4, 1);
+        let mut agenda = Agenda::new((0..5).collect(), 4, Ties::Random, 1);
         for actor in [4, 2, 3] {
-            agenda.set(actor, 10);
+            agenda.set(actor, Moment::at(10));
         }
         assert_eq!(agenda.next(), (10, 2));
-        agenda.set(2, NEVER_NS);
+        agenda.set(2, Moment::NEVER);
         assert_eq!(agenda.next(), (10, 3));
-        agenda.set(0, 10);
+        agenda.set(0, Moment::at(10));
         assert_eq!(agenda.next(), (10, 0));
     }
 
     #[test]
     fn the_others_win_ties_equally_often() {
         for others in [2, 3, 9, 50] {
-            let mut agenda = Agenda::new((0..2 + others as u32).collect(), 2, 7);
+            let mut agenda = Agenda::new((0..2 + others as u32).collect(), 2, Ties::Random, 7);
             let mut wins = vec![0; 2 + others];
             let rounds = 2_500 * others;
             for at_ns in (0..rounds as u64).map(|n| n * 120_000) {
-                (2..2 + others).for_each(|actor| agenda.set(actor as u32, at_ns));
+                (2..2 + others).for_each(|actor| agenda.set(actor as u32, Moment::at(at_ns)));
                 wins[agenda.next().1 as usize] += 1;
             }
             // 2500 wins each, with a standard deviation below 50.
@@ -154,15 +212,34 @@ mod tests {
     }
 
     #[test]
+    fn ns2_decides_ties_by_its_clock_then_by_what_was_scheduled_first() {
+        let mut agenda = Agenda::new((0..3).collect(), 1, Ties::Ns2, 1);
+        let at = |s: f64, since_s: f64| Moment { ns: 10, s, since_s };
+        agenda.set(0, at(1e-8, 0.0));
+        agenda.set(1, at(0.9e-8, 0.0));
+        assert_eq!(agenda.next(), (10, 1));
+        // The nanosecond stays the same, and another wins.
+        agenda.set(1, at(1e-8, 1e-9));
+        assert_eq!(agenda.next(), (10, 0));
+        agenda.set(0, at(1e-8, 2e-9));
+        assert_eq!(agenda.next(), (10, 1));
+        agenda.set(2, at(0.5e-8, 2e-9));
+        assert_eq!(agenda.next(), (10, 2));
+        agenda.set(2, Moment::NEVER);
+        agenda.set(1, Moment::NEVER);
+        assert_eq!(agenda.next(), (10, 0));
+    }
+
+    #[test]
     fn what_is_later_than_the_end_is_never() {
-        let mut agenda = Agenda::new((0..4096).collect(), 0, 1);
+        let mut agenda = Agenda::new((0..4096).collect(), 0, Ties::Random, 1);
         assert!(agenda.end_ns() > 52 * 86_400 * 1_000_000_000);
         assert_eq!((agenda.next().0, agenda.time_ns(4095)), (NEVER_NS, NEVER_NS));
-        agenda.set(7, agenda.end_ns());
+        agenda.set(7, Moment::at(agenda.end_ns()));
         assert_eq!(agenda.next().0, NEVER_NS);
-        agenda.set(4095, agenda.end_ns() - 1);
+        agenda.set(4095, Moment::at(agenda.end_ns() - 1));
         assert_eq!(agenda.next(), (agenda.end_ns() - 1, 4095));
-        agenda.set(4095, NEVER_NS);
+        agenda.set(4095, Moment::NEVER);
         assert_eq!((agenda.next().0, agenda.time_ns(4095)), (NEVER_NS, NEVER_NS));
     }
 
@@ -170,12 +247,13 @@ mod tests {
     fn agrees_with_a_scan() {
         let mut rng = Rng::from_seed(1);
         for actors in [1, 2, 3, 7, 8, 100] {
-            let mut agenda = Agenda::new((0..actors as u32).collect(), actors as u32 / 2, 3);
+            let mut agenda =
+                Agenda::new((0..actors as u32).collect(), actors as u32 / 2, Ties::Random, 3);
             let mut times = vec![NEVER_NS; actors];
             for _ in 0..3000 {
                 let actor = rng.below(actors as u64) as usize;
                 times[actor] = if rng.chance(0.2) { NEVER_NS } else { rng.below(50) };
-                agenda.set(actor as u32, times[actor]);
+                agenda.set(actor as u32, Moment::at(times[actor]));
                 let first = times.iter().min().copied().unwrap();
                 let (at_ns, actor) = agenda.next();
                 assert_eq!(at_ns, first);

@@ -11,6 +11,7 @@ pub mod agenda;
 pub mod analysis;
 pub mod effort;
 pub mod library;
+pub mod moment;
 pub mod ns2;
 pub mod outcome;
 pub mod plan;

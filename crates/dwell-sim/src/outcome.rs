@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use dwell_policy::{Accounts, SendCause};
+use dwell_report::Histogram;
 
 /// The results of a run. Everything but [`PortOutcome::accounts`] is about the window only.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,10 @@ pub struct GroupOutcome {
     pub dropped: u64,
     /// Time from the source's first bit to the receiver's last.
     pub delay: Tally,
+    /// `delay` as a distribution.
+    pub delays: Histogram,
+    /// The difference between the delays of a packet and the one of its flow that arrived before it.
+    pub jitter: Tally,
     /// Packets that waited longer in a port than is acceptable.
     pub late: u64,
     /// The time by which each waited longer, in nanoseconds.
@@ -171,7 +176,8 @@ impl Outcome {
     /// out.
     ///
     /// For a group G: `G.sent`, `G.delivered`, `G.dropped`, `G.discard` (dropped / sent),
-    /// `G.delay_mean_s`, `G.delay_min_s`, `G.delay_max_s`, `G.goodput_bps`, `G.late`,
+    /// `G.delay_mean_s`, `G.delay_min_s`, `G.delay_max_s`, `G.delay_p50_s`, `G.delay_p90_s`, `G.delay_p99_s`,
+    /// `G.delay_p999_s`, `G.jitter_mean_s`, `G.jitter_max_s`, `G.goodput_bps`, `G.late`,
     /// `G.late_share` (late / delivered), `G.excess_mean_s`, `G.excess_max_s`; for TCP
     /// `G.throughput_bps` (by acknowledged packets' bytes on the wire).
     ///
@@ -253,6 +259,10 @@ impl Outcome {
     }
 }
 
+/// The quantiles of delays among the numbers.
+const QUANTILES: [(&str, f64); 4] =
+    [("delay_p50_s", 0.5), ("delay_p90_s", 0.9), ("delay_p99_s", 0.99), ("delay_p999_s", 0.999)];
+
 impl GroupOutcome {
     fn metrics(&self, seconds: f64, out: &mut BTreeMap<String, f64>) {
         let mut put = |key: &str, value: f64| {
@@ -271,7 +281,14 @@ impl GroupOutcome {
             put("delay_mean_s", mean);
             put("delay_min_s", self.delay.min_ns as f64 / 1e9);
             put("delay_max_s", self.delay.max_ns as f64 / 1e9);
+            for (key, quantile) in QUANTILES {
+                put(key, self.delays.quantile_ns(quantile) as f64 / 1e9);
+            }
             put("late_share", self.late as f64 / self.delivered as f64);
+        }
+        if let Some(mean) = self.jitter.mean_s() {
+            put("jitter_mean_s", mean);
+            put("jitter_max_s", self.jitter.max_ns as f64 / 1e9);
         }
         if let Some(mean) = self.excess.mean_s() {
             put("excess_mean_s", mean);

@@ -19,8 +19,26 @@ pub struct Plan {
     pub window: Window,
     /// The width of a bin of the time lines, in nanoseconds; none are kept without.
     pub bin_ns: Option<u64>,
+    /// The order of what happens at the same instant.
+    pub ties: Ties,
     /// Verifies every port's invariants after each event; slow.
     pub check_invariants: bool,
+}
+
+/// The order of events at the same instant. They are common: packets of one size over links whose rates
+/// divide each other keep in step with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ties {
+    /// Ends of transmissions first, then compressions, then timers; all others in an order that chance
+    /// decides each time.
+    #[default]
+    Random,
+    /// The order that ns-2's clock gives them, which counts seconds in floating point: rounding decides,
+    /// and mostly in the same way for as long as links are busy.
+    Ns2,
+    /// As `Random`, and propagation takes up to this many nanoseconds longer for each packet, by chance; packets
+    /// keep their order. Then there are hardly any ties.
+    Jitter(u64),
 }
 
 impl Plan {

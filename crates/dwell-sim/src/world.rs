@@ -18,6 +18,7 @@ use dwell_base::time::SECOND_NS;
 use dwell_policy::Accounts;
 
 use crate::agenda::{Agenda, NEVER_NS};
+use crate::moment::Moment;
 use crate::outcome::Outcome;
 use crate::plan::{Plan, PlanError, Window};
 use crate::world::flow::{FlowState, Sending};
@@ -32,6 +33,7 @@ mod flow;
 mod link;
 mod packets;
 mod port;
+mod propagation;
 mod route;
 mod statistics;
 
@@ -40,7 +42,7 @@ pub use statistics::EXCESS_BIN_NS;
 /// A network, its traffic, and the time.
 #[derive(Debug)]
 pub struct World {
-    now_ns: u64,
+    now: Moment,
     end_ns: u64,
     window: Window,
     agenda: Agenda,
@@ -55,8 +57,8 @@ pub struct World {
     events: u64,
     /// Packets whose further path is known; kept for its storage.
     ahead: Vec<u32>,
-    /// The time that [`World::follow`] has reached.
-    now_ahead_ns: u64,
+    /// The instant that [`World::follow`] has reached.
+    now_ahead: Moment,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +76,7 @@ enum Actor {
 mod stream {
     pub(super) const COMPRESSORS: u64 = 1 << 40;
     pub(super) const START: u64 = 1 << 41;
+    pub(super) const JITTER: u64 = 1 << 42;
 }
 
 impl World {
@@ -83,11 +86,11 @@ impl World {
     /// If the plan is impossible.
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, PlanError> {
         check(plan)?;
-        let mut links = link::links(plan)?;
+        let mut links = link::links(plan, seed)?;
         let mut flows = flow::flows(plan, seed)?;
         route::mark_known_paths(plan, &mut links);
         let (actors, shuffled_from) = number_actors(&mut links, &mut flows);
-        let agenda = Agenda::new(actors.numbers, shuffled_from, seed);
+        let agenda = Agenda::new(actors.numbers, shuffled_from, plan.ties, seed);
         let end_ns = plan.window.until_ns.saturating_add(plan.window.drain_ns);
         if end_ns >= agenda.end_ns() {
             let most_s = agenda.end_ns() / SECOND_NS;
@@ -95,7 +98,7 @@ impl World {
             return Err(PlanError::Value(what));
         }
         let mut world = Self {
-            now_ns: 0,
+            now: Moment::at(0),
             end_ns,
             window: plan.window,
             agenda,
@@ -109,7 +112,7 @@ impl World {
             check_invariants: plan.check_invariants,
             events: 0,
             ahead: Vec::new(),
-            now_ahead_ns: 0,
+            now_ahead: Moment::at(0),
         };
         world.start();
         Ok(world)
@@ -134,7 +137,7 @@ impl World {
 
     /// Returns the present time, in nanoseconds since the beginning.
     pub fn now_ns(&self) -> u64 {
-        self.now_ns
+        self.now.ns
     }
 
     /// Sets whether every port's invariants are verified after each event from now on; slow.
@@ -157,7 +160,7 @@ impl World {
         if at_ns > self.end_ns || at_ns == NEVER_NS {
             return false;
         }
-        self.now_ns = at_ns;
+        self.now = self.agenda.moment(actor);
         self.events += 1;
         match self.actors[actor as usize] {
             Actor::Transmitter(link) => self.transmitted(link),
@@ -175,11 +178,11 @@ impl World {
 
     fn start(&mut self) {
         for flow in &mut self.flows {
-            let at_ns = match &flow.sending {
-                Sending::Tcp(connection) => connection.starts_ns.unwrap_or(NEVER_NS),
-                Sending::Open(_) => flow.next_arrival_ns(),
+            let at = match &flow.sending {
+                Sending::Tcp(connection) => connection.starts_ns.map_or(Moment::NEVER, Moment::at),
+                Sending::Open(_) => flow.next_arrival(),
             };
-            self.agenda.set(flow.actor, at_ns);
+            self.agenda.set(flow.actor, at);
         }
     }
 
@@ -201,9 +204,9 @@ impl World {
             hop,
             back: false,
         });
-        let next_ns = flow.next_arrival_ns();
+        let next = flow.next_arrival();
         let actor = flow.actor;
-        self.agenda.set(actor, next_ns);
+        self.agenda.set(actor, next);
         self.enter_link(id);
     }
 
@@ -216,11 +219,11 @@ impl World {
             LinkKind::Port(port) => port.in_flight.pop_front().map(|(_, id)| id),
         };
         let refused = link.refused.pop_front();
-        let mut next_ns = link.next_arrival_ns();
-        if link.arrives_with_transmitter() && next_ns > self.now_ns {
-            next_ns = NEVER_NS;
+        let mut next = link.next_arrival();
+        if link.arrives_with_transmitter() && next.ns > self.now.ns {
+            next = Moment::NEVER;
         }
-        self.agenda.set(link.pipe_actor, next_ns);
+        self.agenda.set(link.pipe_actor, next);
         if let Some(id) = id {
             self.advance(id);
         } else if let Some((_, id)) = refused {
@@ -254,59 +257,59 @@ impl World {
         } else if matches!(link.kind, LinkKind::Port(_)) {
             self.enter_port(n, id);
         } else {
-            self.enter_queue(n, id, self.now_ns);
+            self.enter_queue(n, id, self.now);
         }
     }
 
     /// Puts a packet into a queue that is known in advance, now or in the future, and into those behind it that
     /// nothing else feeds.
-    fn enter_queue(&mut self, n: u32, id: u32, at_ns: u64) {
+    fn enter_queue(&mut self, n: u32, id: u32, at: Moment) {
         let bytes = self.packets[id].bytes;
         let link = &mut self.links[n as usize];
-        let transmission_ns = link.transmission_ns(u64::from(bytes));
+        let transmission = link.transmission(u64::from(bytes));
         let LinkKind::Fifo(fifo) = &mut link.kind else { return };
         if link.path_is_known {
-            let arrives_ns = fifo.pass(at_ns, transmission_ns);
-            return self.go_ahead(id, arrives_ns);
+            let arrives = fifo.pass(at, transmission);
+            return self.go_ahead(id, arrives);
         }
-        let Some(arrives_ns) = fifo.push(at_ns, bytes, transmission_ns) else {
-            return self.refuse(id, at_ns);
+        let Some(arrives) = fifo.push(at, bytes, transmission) else {
+            return self.refuse(id, at);
         };
         if link.leads_on {
-            return self.lead_on(id, arrives_ns);
+            return self.lead_on(id, arrives);
         }
         let packet = &self.packets[id];
         let flow = &self.flows[packet.flow as usize];
         let is_last = usize::from(packet.hop) + 1 == flow.path(false).len();
         if is_last && flow.is_received_ahead && !packet.back && !packet.is_compressed() {
-            return self.receive_ahead(id, arrives_ns);
+            return self.receive_ahead(id, arrives);
         }
-        fifo.carry(arrives_ns, id);
-        let (actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
-        if self.agenda.time_ns(actor) != next_ns {
-            self.agenda.set(actor, next_ns);
+        fifo.carry(arrives, id);
+        let (actor, next) = (link.pipe_actor, link.next_arrival());
+        if self.agenda.differs(actor, next) {
+            self.agenda.set(actor, next);
         }
     }
 
-    /// Puts a packet into the queue behind the one that it leaves at `at_ns`.
-    fn lead_on(&mut self, id: u32, at_ns: u64) {
+    /// Puts a packet into the queue behind the one that it leaves at `at`.
+    fn lead_on(&mut self, id: u32, at: Moment) {
         let packet = &mut self.packets[id];
         packet.hop += 1;
         let next = self.flows[packet.flow as usize].path(packet.back)[usize::from(packet.hop)];
         if packet.is_compressed() && self.links[next as usize].restored {
-            self.now_ahead_ns = at_ns;
+            self.now_ahead = at;
             return self.open_unit(id, |world, id| {
                 let packet = &world.packets[id];
                 let path = world.flows[packet.flow as usize].path(packet.back);
-                world.enter_queue(path[usize::from(packet.hop)], id, world.now_ahead_ns);
+                world.enter_queue(path[usize::from(packet.hop)], id, world.now_ahead);
             });
         }
-        self.enter_queue(next, id, at_ns);
+        self.enter_queue(next, id, at);
     }
 
-    /// Handles a packet that finds no room in a queue at `at_ns`.
-    fn refuse(&mut self, id: u32, at_ns: u64) {
-        if at_ns == self.now_ns {
+    /// Handles a packet that finds no room in a queue at `at`.
+    fn refuse(&mut self, id: u32, at: Moment) {
+        if at.ns == self.now.ns {
             return self.lose(id);
         }
         let packet = &self.packets[id];
@@ -315,38 +318,38 @@ impl World {
             let before =
                 self.flows[packet.flow as usize].path(packet.back)[packet.hop as usize - 1];
             let link = &mut self.links[before as usize];
-            link.refused.push_back((at_ns, id));
-            let next_ns = link.next_arrival_ns();
-            return self.agenda.set(link.pipe_actor, next_ns);
+            link.refused.push_back((at, id));
+            let next = link.next_arrival();
+            return self.agenda.set(link.pipe_actor, next);
         }
-        if at_ns <= self.end_ns {
+        if at.ns <= self.end_ns {
             self.drop_unit(id);
         }
     }
 
-    /// Handles a packet whose arrival at its receiver, at `at_ns`, nobody else has to do with.
-    fn receive_ahead(&mut self, id: u32, at_ns: u64) {
-        if at_ns > self.end_ns {
+    /// Handles a packet whose arrival at its receiver, at `at`, nobody else has to do with.
+    fn receive_ahead(&mut self, id: u32, at: Moment) {
+        if at.ns > self.end_ns {
             return; // it is on its way at the end
         }
         let packet = self.packets.remove(id);
         let flow = &self.flows[packet.flow as usize];
         let is_tcp = matches!(flow.sending, Sending::Tcp(_));
-        self.statistics.delivered(flow.group, &packet, at_ns);
+        self.statistics.delivered(flow.group, &packet, at.ns);
         if is_tcp {
-            self.segment_arrives(&packet, at_ns);
+            self.segment_arrives(&packet, at);
         }
     }
 
     /// Follows a packet to its end over links where nothing can happen to it; it is at the end
-    /// of one of them at `at_ns`.
+    /// of one of them at `at`.
     #[inline]
-    fn go_ahead(&mut self, id: u32, at_ns: u64) {
+    fn go_ahead(&mut self, id: u32, at: Moment) {
         self.packets[id].hop += 1;
-        self.follow(id, at_ns);
+        self.follow(id, at);
     }
 
-    fn follow(&mut self, id: u32, mut at_ns: u64) {
+    fn follow(&mut self, id: u32, mut at: Moment) {
         loop {
             let packet = &mut self.packets[id];
             let flow = &self.flows[packet.flow as usize];
@@ -354,7 +357,7 @@ impl World {
             let restored = next.is_none_or(|n| self.links[n as usize].restored);
             if restored && packet.is_compressed() {
                 if packet.next != NONE {
-                    return self.follow_each(id, at_ns);
+                    return self.follow_each(id, at);
                 }
                 packet.bytes = packet.original_bytes;
                 packet.compressor = UNCOMPRESSED;
@@ -362,8 +365,8 @@ impl World {
             let Some(n) = next else {
                 let group = flow.group;
                 let packet = self.packets.remove(id);
-                match at_ns <= self.end_ns {
-                    true => self.statistics.delivered(group, &packet, at_ns),
+                match at.ns <= self.end_ns {
+                    true => self.statistics.delivered(group, &packet, at.ns),
                     false => self.statistics.ahead_at_end += 1,
                 }
                 return;
@@ -371,15 +374,15 @@ impl World {
             packet.hop += 1;
             let bytes = u64::from(packet.bytes);
             let link = &mut self.links[n as usize];
-            let transmission_ns = link.transmission_ns(bytes);
+            let transmission = link.transmission(bytes);
             let LinkKind::Fifo(fifo) = &mut link.kind else { return };
-            at_ns = fifo.pass(at_ns, transmission_ns);
+            at = fifo.pass(at, transmission);
         }
     }
 
-    fn follow_each(&mut self, first: u32, at_ns: u64) {
-        self.now_ahead_ns = at_ns;
-        self.open_unit(first, |world, id| world.follow(id, world.now_ahead_ns));
+    fn follow_each(&mut self, first: u32, at: Moment) {
+        self.now_ahead = at;
+        self.open_unit(first, |world, id| world.follow(id, world.now_ahead));
     }
 
     /// Passes a packet out of a decompressed unit on, or to its receiver. The unit's packets part
@@ -400,9 +403,9 @@ impl World {
         if packet.back {
             return self.acknowledgement_arrives(&packet);
         }
-        self.statistics.delivered(group, &packet, self.now_ns);
+        self.statistics.delivered(group, &packet, self.now.ns);
         if matches!(self.flows[packet.flow as usize].sending, Sending::Tcp(_)) {
-            self.segment_arrives(&packet, self.now_ns);
+            self.segment_arrives(&packet, self.now);
         }
     }
 

@@ -211,3 +211,21 @@ fn what_relays_do_can_be_simulated() {
         assert_eq!(carried > 0.8, compresses, "{scheme}: {carried}");
     }
 }
+
+/// A queue that grows evenly: delays are distributed evenly, and each packet waits longer than the one
+/// before by the same.
+#[test]
+fn quantiles_and_jitter_are_those_of_the_delays() {
+    let mut text = link("sb", "s", "b", "rate = \"10mbit\"");
+    text += &cbr("f", "b", "20mbit");
+    let m = metrics(&text);
+    let (least_s, most_s) = (m["f.delay_min_s"], m["f.delay_max_s"]);
+    for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)] {
+        let exact_s = least_s + share * (most_s - least_s);
+        let quantile_s = m[&format!("f.delay_{name}_s")];
+        assert!((quantile_s / exact_s - 1.0).abs() < 0.015, "{name}: {quantile_s}, not {exact_s}");
+    }
+    let step_s = (most_s - least_s) / (m["f.delivered"] - 1.0);
+    assert!((m["f.jitter_mean_s"] / step_s - 1.0).abs() < 0.001);
+    assert!(m["f.jitter_max_s"] - m["f.jitter_mean_s"] < 3e-9);
+}

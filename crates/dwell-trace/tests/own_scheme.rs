@@ -9,7 +9,7 @@ use dwell_policy::{
     PullPolicy, Queue, QueueLimit, Ratio, Release, Scheme, Select,
 };
 use dwell_sim::plan::{
-    CompressionModel, Flow, Group, Link, Plan, PortPlan, Queue as SimQueue, Traffic, Window,
+    CompressionModel, Flow, Group, Link, Plan, PortPlan, Queue as SimQueue, Ties, Traffic, Window,
 };
 use dwell_sim::world::World;
 use dwell_trace::replay::compress::{Compress, Compressed, Job};
@@ -86,6 +86,7 @@ fn simulated() -> (u64, u64, u64) {
         }],
         window: Window { from_ns: 0, until_ns: 10_000_000_000, drain_ns: 10_000_000_000 },
         bin_ns: None,
+        ties: Ties::Random,
         check_invariants: true,
     };
     let accounts = World::new(&plan, 1).expect("a possible plan").run().ports[0].accounts;

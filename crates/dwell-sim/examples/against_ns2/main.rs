@@ -6,6 +6,7 @@
 //! against_ns2 numbers FILE
 //! against_ns2 parking RELAYS SECONDS LIMIT PEAK (SEED FILE)...
 //! against_ns2 dumbbell FILE
+//! against_ns2 blocks FILE [ns-2|jitter|random]...
 //! against_ns2 speed plain|none|packet|dumbbell|chumq SEED
 //! ```
 //!
@@ -15,7 +16,9 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+mod blocks;
 mod dumbbell;
+mod mean;
 mod numbers;
 mod parking;
 #[path = "../../tests/ns2/reference/mod.rs"]
@@ -34,8 +37,10 @@ fn main() -> ExitCode {
             parking::run([relays, seconds, limit, peak], files)
         }
         ["dumbbell", file] => dumbbell::run(file),
+        ["blocks", file] => blocks::run(file, &["ns-2", "jitter", "random"]),
+        ["blocks", file, ref orders @ ..] => blocks::run(file, orders),
         ["speed", workload, seed] => speed::run(workload, seed),
-        _ => Err("numbers, parking, dumbbell or speed? See the top of the source".into()),
+        _ => Err("numbers, parking, dumbbell, blocks or speed? See the top of the source".into()),
     };
     match agreement {
         Ok(true) => ExitCode::SUCCESS,

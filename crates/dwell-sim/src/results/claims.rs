@@ -43,6 +43,7 @@ fn claim(paper: &PaperValue, scenario: &Scenario, evaluation: &Evaluation<'_>) -
             (Some((low, high)), _) => Stated::Range(low, high),
             (None, text) => Stated::Text(text.clone()),
         },
+        precision: paper.precision,
         ours: ours.map_or(f64::NAN, |summary| summary.over(paper.over)),
         low: ends.map(|(low, _)| low),
         high: ends.map(|(_, high)| high),

@@ -144,7 +144,8 @@ fn wanted_series(scenario: &Scenario) -> BTreeSet<String> {
 }
 
 /// Returns series of a group G: `G.delay_mean_s`, `G.delay_max_s`, `G.discard` and `G.late_share`
-/// by time of sending in seconds, and `G.excess_s`: late packets by how late they were.
+/// by time of sending in seconds; and the distributions `G.excess_s`, late packets by how late they were, and
+/// `G.delay_s`.
 fn series(
     outcome: &Outcome,
     bin_ns: Option<u64>,
@@ -156,6 +157,7 @@ fn series(
         let Some(group) = outcome.groups.iter().find(|known| known.name == group) else { continue };
         let points = match quantity {
             "excess_s" => Some(excess(group)),
+            "delay_s" => Some(delays(group)),
             _ => bin_ns.and_then(|bin_ns| timeline(group, quantity, bin_ns)),
         };
         if let Some(points) = points {
@@ -180,6 +182,11 @@ fn timeline(group: &GroupOutcome, quantity: &str, bin_ns: u64) -> Option<Vec<(f6
 
 fn share(part: u64, of: u64) -> Option<f64> {
     (of > 0).then(|| part as f64 / of as f64)
+}
+
+fn delays(group: &GroupOutcome) -> Vec<(f64, f64)> {
+    let in_seconds = |(ns, count): (u64, u64)| (ns as f64 / 1e9, count as f64);
+    group.delays.recorded().map(in_seconds).collect()
 }
 
 fn excess(group: &GroupOutcome) -> Vec<(f64, f64)> {

@@ -2,7 +2,7 @@
 
 use dwell_base::time::SECOND_NS;
 
-use crate::plan::Window;
+use crate::plan::{Ties, Window};
 
 use super::error::Errors;
 use super::section::Section;
@@ -33,10 +33,25 @@ pub struct Runs {
     pub seed: u64,
     /// The way in which points get their seeds.
     pub seeds: Seeds,
+    /// The order of what happens at the same instant.
+    pub ties: Ties,
 }
 
-const KEYS: [&str; 8] =
-    ["warm_up", "measure", "drain", "bin", "replications", "seed", "seeds", "quick"];
+const KEYS: [&str; 10] = [
+    "warm_up",
+    "measure",
+    "drain",
+    "bin",
+    "replications",
+    "seed",
+    "seeds",
+    "ties",
+    "jitter",
+    "quick",
+];
+
+/// The jitter if none is given: less than any transmission, and more than what clocks differ by.
+const JITTER_NS: u64 = 1_000;
 
 /// The most replications: more are certainly a mistake.
 const REPLICATIONS_MAX: u32 = 10_000;
@@ -71,6 +86,7 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<Runs> {
         replications: 1,
         seed: 1,
         seeds: Seeds::Common,
+        ties: Ties::Random,
     };
     if tree.get("run").is_none() {
         return Some(default);
@@ -89,5 +105,17 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<Runs> {
         seeds: section.or("seeds", Seeds::Common, errors, |found| {
             value::one_of(found, &[("common", Seeds::Common), ("independent", Seeds::Independent)])
         }),
+        ties: ties(&section, errors),
     })
+}
+
+fn ties(section: &Section<'_>, errors: &mut Errors) -> Ties {
+    let kinds =
+        [("random", Ties::Random), ("ns-2", Ties::Ns2), ("jitter", Ties::Jitter(JITTER_NS))];
+    let ties = section.or("ties", Ties::Random, errors, |found| value::one_of(found, &kinds));
+    let jitter_ns = section.or("jitter", JITTER_NS, errors, value::some_time_ns);
+    match ties {
+        Ties::Jitter(_) => Ties::Jitter(jitter_ns),
+        Ties::Random | Ties::Ns2 => ties,
+    }
 }

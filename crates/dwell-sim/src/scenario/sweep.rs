@@ -148,7 +148,8 @@ fn swept(located: &Located) -> Located {
         Value::List(items) => Value::List(items.iter().map(swept).collect()),
         other => other.clone(),
     };
-    Located { value, origin: Origin::Sweep(located.origin.line().unwrap_or(0)) }
+    let origin = Origin::Sweep(located.origin.line().unwrap_or(0));
+    Located { value, origin, decimals: None }
 }
 
 /// Applies the settings of the command line. A setting replaces the sweep of its key; a list is
@@ -160,7 +161,8 @@ pub(super) fn apply(
     errors: &mut Errors,
 ) {
     for setting in settings {
-        let located = Located { value: setting.value.clone(), origin: Origin::Setting };
+        let located =
+            Located { value: setting.value.clone(), origin: Origin::Setting, decimals: None };
         let sweep = sweeps
             .iter_mut()
             .find(|sweep| sweep.keys.iter().any(|(path, _)| *path == setting.path));
@@ -200,7 +202,11 @@ fn replace(sweep: &mut Sweep, path: &str, values: &[Located], errors: &mut Error
         if other == path {
             *old = values
                 .iter()
-                .map(|value| Located { value: value.value.clone(), origin: Origin::Setting })
+                .map(|value| Located {
+                    value: value.value.clone(),
+                    origin: Origin::Setting,
+                    decimals: None,
+                })
                 .collect();
         }
     }

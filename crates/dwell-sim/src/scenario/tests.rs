@@ -1,7 +1,7 @@
 //! Whole scenarios: the resulting plans, and the messages about wrong ones.
 
 use super::*;
-use crate::plan::{Queue, Traffic};
+use crate::plan::{Queue, Ties, Traffic};
 use crate::tcp::TcpConfig;
 
 const PARKING_LOT: &str = r#"
@@ -142,6 +142,19 @@ fn seeds_are_common_or_each_ones_own() {
     let seeds: std::collections::BTreeSet<u64> =
         scenario.points.iter().flat_map(Point::seeds).collect();
     assert_eq!(seeds.len(), 9, "none is the same at both ratios");
+}
+
+#[test]
+fn ties_are_decided_by_chance_by_ns2s_clock_or_not_at_all() {
+    let ties = |word: &str| {
+        let text = changed("replications = 3", &format!("replications = 3\n{word}"));
+        read(&text).map(|scenario| scenario.points[0].plan.ties)
+    };
+    assert_eq!(ties(""), Ok(Ties::Random));
+    assert_eq!(ties("ties = 'ns-2'"), Ok(Ties::Ns2));
+    assert_eq!(ties("ties = 'jitter'"), Ok(Ties::Jitter(1_000)));
+    assert_eq!(ties("ties = 'jitter'\njitter = '5us'"), Ok(Ties::Jitter(5_000)));
+    assert!(ties("ties = 'fair'").unwrap_err().contains("\"random\""));
 }
 
 #[test]

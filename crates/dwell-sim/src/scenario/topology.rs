@@ -89,7 +89,8 @@ pub(super) fn read(
         Kind::Graph => graph::read(tree, &section, &parts, inputs, errors),
     }?;
     let runs = runs?;
-    Some((Plan { window: runs.window, bin_ns: runs.bin_ns, ..plan }, runs))
+    let Runs { window, bin_ns, ties, .. } = runs;
+    Some((Plan { window, bin_ns, ties, ..plan }, runs))
 }
 
 /// The table `[traffic]`, which must be there.

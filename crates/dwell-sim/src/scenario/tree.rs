@@ -57,6 +57,8 @@ pub struct Located {
     pub value: Value,
     /// Its origin.
     pub origin: Origin,
+    /// Of a number that is written in the file with a point, its digits behind it.
+    pub decimals: Option<u8>,
 }
 
 /// Keys with their values, in the order of the file.
@@ -111,7 +113,14 @@ impl Table {
             return Ok(());
         };
         if self.get(first).is_none() {
-            self.put(first, Located { value: Value::Table(Self::default()), origin: value.origin });
+            self.put(
+                first,
+                Located {
+                    value: Value::Table(Self::default()),
+                    origin: value.origin,
+                    decimals: None,
+                },
+            );
         }
         let inner = self.entries.iter_mut().find(|(name, _)| name == first);
         match inner {
@@ -301,12 +310,30 @@ fn convert(
         ),
         DeValue::Table(inner) => Value::Table(table(inner, origin, errors)?),
     };
-    Some(Located { value, origin: origin_here })
+    let decimals = match source.get_ref() {
+        DeValue::Float(float) => decimals(float.as_str()),
+        _ => None,
+    };
+    Some(Located { value, origin: origin_here, decimals })
+}
+
+/// Returns the number of digits behind the point; none for what is not written out, such as `1e3` or `nan`.
+fn decimals(written: &str) -> Option<u8> {
+    let (_, digits) = written.split_once('.')?;
+    let are_digits = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    let count = digits.bytes().filter(u8::is_ascii_digit).count();
+    are_digits.then(|| u8::try_from(count).ok()).flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_behind_the_point_are_those_that_are_written() {
+        let counts = ["0.0003", "0.800", "1_0.2_5", "1e3", "1.5e3", "nan"].map(decimals);
+        assert_eq!(counts, [Some(4), Some(3), Some(2), None, None, None]);
+    }
 
     fn tree(text: &str) -> Table {
         let mut errors = Errors::default();
@@ -317,7 +344,7 @@ mod tests {
     fn paths_reach_into_tables() {
         let mut tree = tree("[compress]\nratio = 0.5\n[a.b]\nc = 1\n");
         assert_eq!(tree.at("compress.ratio").unwrap().origin, Origin::Line(2));
-        let nine = Located { value: Value::Whole(9), origin: Origin::Setting };
+        let nine = Located { value: Value::Whole(9), origin: Origin::Setting, decimals: None };
         tree.set("a.b.c", nine.clone()).unwrap();
         tree.set("new.key", nine.clone()).unwrap();
         assert_eq!(tree.at("a.b.c").unwrap().value, Value::Whole(9));

@@ -116,6 +116,8 @@ pub struct PaperValue {
     /// The paper's number as a range: both ends are the same unless it is one, as "less than 0.0008
     /// s" or a value read from a figure.
     pub value: Option<(f64, f64)>,
+    /// Half a unit of the last digit that the paper writes; zero for a range.
+    pub precision: f64,
     /// The paper's statement, if it is no number.
     pub says: String,
     /// The result of an independent reference.
@@ -276,7 +278,7 @@ fn conditions(section: &Section<'_>, key: &str, errors: &mut Errors) -> Where {
     }
 }
 
-const PAPER_KEYS: [&str; 11] = [
+const PAPER_KEYS: [&str; 12] = [
     "place",
     "quantity",
     "where",
@@ -284,6 +286,7 @@ const PAPER_KEYS: [&str; 11] = [
     "over",
     "against",
     "value",
+    "precision",
     "says",
     "reference",
     "unit",
@@ -320,11 +323,20 @@ fn paper_value(section: &Section<'_>, errors: &mut Errors) -> Option<PaperValue>
         over: section.or("over", Over::Mean, errors, |v| value::one_of(v, &OVERS)),
         against: conditions(section, "against", errors),
         value: stated,
+        precision: precision(section, errors),
         says: section.or("says", String::new(), errors, value::text),
         reference,
         unit: section.or("unit", String::new(), errors, value::text),
         comment: section.or("comment", String::new(), errors, value::text),
     })
+}
+
+/// Half a unit of the last digit of the paper's number, as the scenario writes it. A whole number may be a
+/// count, which is exact: if it is rounded, the scenario says so.
+fn precision(section: &Section<'_>, errors: &mut Errors) -> f64 {
+    let decimals = section.raw("value").and_then(|value| value.decimals);
+    let written = decimals.map_or(0.0, |decimals| 0.5 / 10_f64.powi(i32::from(decimals)));
+    section.or("precision", written, errors, |v| value::number(v, 0.0..=f64::MAX))
 }
 
 /// A range that a paper states.
@@ -372,7 +384,7 @@ fn spread(item: &Located, errors: &mut Errors) -> Vec<Located> {
                 // The path exists, so that its tables do.
                 let _ = row.set(path, items[at].clone());
             }
-            Located { value: Value::Table(row), origin: item.origin }
+            Located { value: Value::Table(row), origin: item.origin, decimals: None }
         })
         .collect()
 }

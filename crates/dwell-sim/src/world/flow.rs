@@ -6,10 +6,12 @@ use dwell_base::Rng;
 use dwell_policy::Gather;
 
 use crate::agenda::NEVER_NS;
+use crate::moment::{Moment, Transmissions};
 use crate::plan::{Plan, PlanError, Queue, TcpStart, Traffic};
 use crate::source::Source;
 use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
 use crate::world::packets::{NONE, Packet, UNCOMPRESSED};
+use crate::world::propagation::Propagation;
 use crate::world::{World, stream};
 
 #[derive(Debug)]
@@ -38,7 +40,6 @@ pub(crate) struct Open {
     source: Source,
     /// The number of first links that are passed without events.
     pub(crate) own_links: u8,
-    /// For each of these: nanoseconds per byte as a fraction, propagation, and when it is free.
     own: Vec<OwnLink>,
     /// The next packet: when it is sent, and its size.
     pub(crate) pending: Option<(u64, u32)>,
@@ -46,21 +47,17 @@ pub(crate) struct Open {
 
 #[derive(Debug)]
 struct OwnLink {
-    rate: dwell_base::Rate,
-    frame_ns_min: u64,
-    propagation_ns: u64,
-    free_ns: u64,
-    last: (u32, u64),
+    transmissions: Transmissions,
+    propagation: Propagation,
+    free: Moment,
 }
 
 impl OwnLink {
-    fn pass(&mut self, at_ns: u64, bytes: u32) -> u64 {
-        if self.last.0 != bytes {
-            let ns = self.rate.transmission_ns(u64::from(bytes)).max(self.frame_ns_min);
-            self.last = (bytes, ns);
-        }
-        self.free_ns = self.free_ns.max(at_ns) + self.last.1;
-        self.free_ns + self.propagation_ns
+    fn pass(&mut self, at: Moment, bytes: u32) -> Moment {
+        let transmission = self.transmissions.of(u64::from(bytes));
+        let begins = if self.free.ns <= at.ns { at } else { self.free };
+        self.free = begins.after(transmission);
+        self.propagation.arrival(begins, transmission)
     }
 }
 
@@ -112,14 +109,14 @@ impl FlowState {
         if back { &self.back } else { &self.route }
     }
 
-    /// Draws the next packet of a source, and returns the time at which it reaches the first link
+    /// Draws the next packet of a source, and returns the instant at which it reaches the first link
     /// that is not the flow's own.
     #[inline]
-    pub(crate) fn next_arrival_ns(&mut self) -> u64 {
-        let Sending::Open(open) = &mut self.sending else { return NEVER_NS };
+    pub(crate) fn next_arrival(&mut self) -> Moment {
+        let Sending::Open(open) = &mut self.sending else { return Moment::NEVER };
         open.pending = open.source.next_packet();
-        let Some((sent_ns, bytes)) = open.pending else { return NEVER_NS };
-        open.own.iter_mut().fold(sent_ns, |at_ns, link| link.pass(at_ns, bytes))
+        let Some((sent_ns, bytes)) = open.pending else { return Moment::NEVER };
+        open.own.iter_mut().fold(Moment::at(sent_ns), |at, link| link.pass(at, bytes))
     }
 }
 
@@ -173,7 +170,7 @@ pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, Pla
                 let reported = |error| PlanError::Flow { flow: n, what: format!("{error}") };
                 Sending::Tcp(Box::new(connection.map_err(reported)?))
             }
-            (_, Some(source)) => Sending::Open(Box::new(open(plan, &uses, n, source))),
+            (_, Some(source)) => Sending::Open(Box::new(open(plan, &uses, (n, seed), source))),
             (_, None) => return Err(PlanError::NoFlows),
         };
         Ok(FlowState {
@@ -190,16 +187,14 @@ pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, Pla
     plan.flows.iter().enumerate().map(&mut make).collect()
 }
 
-fn open(plan: &Plan, uses: &[usize], n: usize, source: Source) -> Open {
+fn open(plan: &Plan, uses: &[usize], (n, seed): (usize, u64), source: Source) -> Open {
     let own_links = super::route::own_links(plan, uses, n);
     let own = plan.flows[n].route[..own_links]
         .iter()
         .map(|&link| OwnLink {
-            rate: plan.links[link].rate,
-            frame_ns_min: plan.links[link].frame_ns_min,
-            propagation_ns: plan.links[link].propagation_ns,
-            free_ns: 0,
-            last: (0, plan.links[link].frame_ns_min),
+            transmissions: Transmissions::new(plan.links[link].rate, plan.links[link].frame_ns_min),
+            propagation: super::link::propagation(plan, link, seed),
+            free: Moment::at(0),
         })
         .collect();
     Open { source, own_links: own_links as u8, own, pending: None }
@@ -264,7 +259,7 @@ impl Acks {
 
 impl World {
     pub(super) fn connection_timer(&mut self, n: u32) {
-        let now_ns = self.now_ns;
+        let now_ns = self.now.ns;
         let Sending::Tcp(connection) = &mut self.flows[n as usize].sending else { return };
         let is_due = |deadline: Option<u64>| deadline.is_some_and(|at_ns| at_ns <= now_ns);
         let mut late_ack = None;
@@ -279,27 +274,27 @@ impl World {
             }
         }
         if let Some(ack) = late_ack {
-            self.answer(n, ack, now_ns);
+            self.answer(n, ack, self.now);
         }
         self.pump_connection(n);
     }
 
     /// Handles a segment at its receiver, which answers.
-    pub(super) fn segment_arrives(&mut self, packet: &Packet, at_ns: u64) {
+    pub(super) fn segment_arrives(&mut self, packet: &Packet, at: Moment) {
         let n = packet.flow;
         let Sending::Tcp(connection) = &mut self.flows[n as usize].sending else { return };
         let seq = u64::from(packet.detail);
-        match connection.receiver.on_segment(at_ns, seq, packet.sent_ns) {
-            Some(ack) => self.answer(n, ack, at_ns),
+        match connection.receiver.on_segment(at.ns, seq, packet.sent_ns) {
+            Some(ack) => self.answer(n, ack, at),
             None => self.pump_connection(n), // the timer of a delayed one
         }
     }
 
-    fn answer(&mut self, n: u32, ack: Ack, at_ns: u64) {
+    fn answer(&mut self, n: u32, ack: Ack, at: Moment) {
         let bytes = ack.bytes;
         let detail = self.acks.insert(ack);
         let id = self.packets.insert(Packet {
-            sent_ns: at_ns,
+            sent_ns: at.ns,
             bytes,
             original_bytes: bytes,
             flow: n,
@@ -309,15 +304,15 @@ impl World {
             hop: 0,
             back: true,
         });
-        match at_ns > self.now_ns {
-            true => self.enter_queue(self.flows[n as usize].path(true)[0], id, at_ns),
+        match at.ns > self.now.ns {
+            true => self.enter_queue(self.flows[n as usize].path(true)[0], id, at),
             false => self.enter_link(id),
         }
     }
 
     /// Handles an acknowledgement at the sender.
     pub(super) fn acknowledgement_arrives(&mut self, packet: &Packet) {
-        let (n, now_ns) = (packet.flow as usize, self.now_ns);
+        let (n, now_ns) = (packet.flow as usize, self.now.ns);
         let ack = &self.acks.slots[packet.detail as usize];
         let flow = &mut self.flows[n];
         if let Sending::Tcp(connection) = &mut flow.sending {
@@ -335,7 +330,7 @@ impl World {
 
     /// Sends what the connection may send now, and keeps its timer.
     fn pump_connection(&mut self, n: u32) {
-        let now_ns = self.now_ns;
+        let now_ns = self.now.ns;
         loop {
             let flow = &mut self.flows[n as usize];
             let (actor, group) = (flow.actor, flow.group);
@@ -343,7 +338,7 @@ impl World {
             let Some(segment) = connection.sender.next_segment(now_ns) else {
                 let at_ns = connection.deadline_ns();
                 if connection.starts_ns.is_none() && self.agenda.time_ns(actor) != at_ns {
-                    self.agenda.set(actor, at_ns);
+                    self.agenda.set(actor, Moment::at(at_ns));
                 }
                 return;
             };

@@ -2,20 +2,20 @@
 
 use std::collections::VecDeque;
 
-use dwell_base::Rate;
+use dwell_base::Rng;
 
-use crate::agenda::NEVER_NS;
-use crate::plan::{DropTail, Plan, PlanError, Queue};
+use crate::moment::{Moment, Span, Transmissions};
+use crate::plan::{DropTail, Plan, PlanError, Queue, Ties};
 use crate::world::fifo::Fifo;
 use crate::world::port::PortState;
+use crate::world::propagation::Propagation;
+use crate::world::stream;
 
 #[derive(Debug)]
 pub(crate) struct LinkState {
-    rate: Rate,
-    frame_ns_min: u64,
-    /// The last size asked for and its time on the wire: sizes repeat.
-    last: (u64, u64),
-    pub(crate) propagation_ns: u64,
+    pub(crate) transmissions: Transmissions,
+    /// True if packets arrive as soon as their transmission has ended.
+    pub(crate) is_instant: bool,
     pub(crate) restored: bool,
     /// True if nothing can happen to packets behind it: they need no events.
     pub(crate) path_is_known: bool,
@@ -23,7 +23,7 @@ pub(crate) struct LinkState {
     /// the future.
     pub(crate) leads_on: bool,
     /// If it leads on: compressed units that the queue behind it has no room for, and when.
-    pub(crate) refused: VecDeque<(u64, u32)>,
+    pub(crate) refused: VecDeque<(Moment, u32)>,
     pub(crate) pipe_actor: u32,
     pub(crate) kind: LinkKind,
 }
@@ -37,51 +37,50 @@ pub(crate) enum LinkKind {
 impl LinkState {
     /// Returns the time that `bytes` take on the wire.
     #[inline]
-    pub(crate) fn transmission_ns(&mut self, bytes: u64) -> u64 {
-        if self.last.0 != bytes {
-            let ns = self.rate.transmission_ns(bytes).max(self.frame_ns_min);
-            self.last = (bytes, ns);
-        }
-        self.last.1
+    pub(crate) fn transmission(&mut self, bytes: u64) -> Span {
+        self.transmissions.of(bytes)
     }
 
     /// Returns true if packets arrive at the other end when the transmitter of its port is on the agenda.
     #[inline]
     pub(crate) fn arrives_with_transmitter(&self) -> bool {
-        self.propagation_ns == 0 && matches!(self.kind, LinkKind::Port(_))
+        self.is_instant && matches!(self.kind, LinkKind::Port(_))
     }
 
-    /// Returns the time at which something happens at its other end.
+    /// Returns the instant at which something happens at its other end.
     #[inline]
-    pub(crate) fn next_arrival_ns(&self) -> u64 {
+    pub(crate) fn next_arrival(&self) -> Moment {
         if self.leads_on {
-            return self.refused.front().map_or(NEVER_NS, |&(at_ns, _)| at_ns);
+            return self.refused.front().map_or(Moment::NEVER, |&(at, _)| at);
         }
         match &self.kind {
-            LinkKind::Fifo(fifo) => fifo.next_ns().unwrap_or(NEVER_NS),
-            LinkKind::Port(port) => port.in_flight.front().map_or(NEVER_NS, |&(at, _)| at),
+            LinkKind::Fifo(fifo) => fifo.next().unwrap_or(Moment::NEVER),
+            LinkKind::Port(port) => port.in_flight.front().map_or(Moment::NEVER, |&(at, _)| at),
         }
     }
 }
 
 /// The links of a plan, all empty.
-pub(crate) fn links(plan: &Plan) -> Result<Vec<LinkState>, PlanError> {
-    let make = |link: &crate::plan::Link| {
+pub(crate) fn links(plan: &Plan, seed: u64) -> Result<Vec<LinkState>, PlanError> {
+    let by_seconds = plan.ties == Ties::Ns2;
+    let make = |(n, link): (usize, &crate::plan::Link)| {
+        let propagation = propagation(plan, n, seed);
+        let is_instant = propagation.is_none();
         let kind = match &link.queue {
-            Queue::Unlimited => LinkKind::Fifo(Fifo::new(DropTail::default(), link.propagation_ns)),
-            Queue::DropTail(limit) => LinkKind::Fifo(Fifo::new(*limit, link.propagation_ns)),
+            Queue::Unlimited => {
+                LinkKind::Fifo(Fifo::new(DropTail::default(), propagation, by_seconds))
+            }
+            Queue::DropTail(limit) => LinkKind::Fifo(Fifo::new(*limit, propagation, by_seconds)),
             Queue::Port(port) => {
-                let state = PortState::new(&link.name, port, plan.groups.len());
+                let state = PortState::new(&link.name, port, plan.groups.len(), propagation);
                 LinkKind::Port(Box::new(
                     state.map_err(|source| PlanError::Port { link: link.name.clone(), source })?,
                 ))
             }
         };
         Ok(LinkState {
-            rate: link.rate,
-            frame_ns_min: link.frame_ns_min,
-            last: (0, link.frame_ns_min),
-            propagation_ns: link.propagation_ns,
+            transmissions: Transmissions::new(link.rate, link.frame_ns_min),
+            is_instant,
             restored: link.restored,
             path_is_known: false,
             leads_on: false,
@@ -90,5 +89,15 @@ pub(crate) fn links(plan: &Plan) -> Result<Vec<LinkState>, PlanError> {
             kind,
         })
     };
-    plan.links.iter().map(make).collect()
+    plan.links.iter().enumerate().map(make).collect()
+}
+
+/// The propagation of link `n`, with random numbers of its own.
+pub(crate) fn propagation(plan: &Plan, n: usize, seed: u64) -> Propagation {
+    let jitter_ns = match plan.ties {
+        Ties::Jitter(most_ns) => most_ns,
+        Ties::Random | Ties::Ns2 => 0,
+    };
+    let rng = || Rng::stream(seed, stream::JITTER + n as u64);
+    Propagation::new(plan.links[n].propagation_ns, jitter_ns, rng)
 }

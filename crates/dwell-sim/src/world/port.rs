@@ -10,12 +10,14 @@ use dwell_policy::{
 };
 
 use crate::agenda::{Agenda, NEVER_NS};
+use crate::moment::{Moment, Span};
 use crate::outcome::PortOutcome;
 use crate::plan::{CompressionModel, PortPlan, Window};
 use crate::world::World;
 use crate::world::flow::FlowState;
 use crate::world::link::LinkKind;
 use crate::world::packets::{NONE, Packets, UNCOMPRESSED};
+use crate::world::propagation::Propagation;
 use crate::world::statistics::Statistics;
 
 /// A port, its compression, and the units in flight behind it.
@@ -27,9 +29,10 @@ pub(crate) struct PortState {
     /// The job under way, its result, and the time it takes.
     compressing: Option<(JobId, Compressed, u64)>,
     /// Units on the wire: the times at which they arrive at the other end, and their first packets.
-    pub(crate) in_flight: VecDeque<(u64, u32)>,
+    pub(crate) in_flight: VecDeque<(Moment, u32)>,
+    propagation: Propagation,
     /// Lost units: the times at which they come back, and their first packets.
-    lost: VecDeque<(u64, u32)>,
+    lost: VecDeque<(Moment, u32)>,
     pub(crate) transmitter_actor: u32,
     pub(crate) compress_actor: u32,
     pub(crate) timer_actor: u32,
@@ -44,13 +47,19 @@ pub(crate) struct PortState {
 }
 
 impl PortState {
-    pub(crate) fn new(name: &str, plan: &PortPlan, groups: usize) -> Result<Self, ConfigError> {
+    pub(crate) fn new(
+        name: &str,
+        plan: &PortPlan,
+        groups: usize,
+        propagation: Propagation,
+    ) -> Result<Self, ConfigError> {
         Ok(Self {
             port: Driven::new(plan.config.clone())?,
             model: plan.compress.clone(),
             resend_after_ns: plan.resend_after_ns,
             compressing: None,
             in_flight: VecDeque::new(),
+            propagation,
             lost: VecDeque::new(),
             transmitter_actor: 0,
             compress_actor: 0,
@@ -93,7 +102,7 @@ impl PortState {
             let timer_ns = self.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
             if timer_ns != self.timer_ns {
                 self.timer_ns = timer_ns;
-                agenda.set(self.timer_actor, timer_ns);
+                agenda.set(self.timer_actor, Moment::at(timer_ns));
             }
         }
         self.note_waiting(now_ns, window);
@@ -178,11 +187,11 @@ struct AtPort<'a> {
 impl dwell_drive::World for AtPort<'_> {
     #[inline]
     fn poll(&mut self) -> Option<Action> {
-        let World { links, agenda, now_ns, window, check_invariants, .. } = &mut *self.world;
+        let World { links, agenda, now, window, check_invariants, .. } = &mut *self.world;
         let LinkKind::Port(state) = &mut links[self.n as usize].kind else { return None };
-        let action = state.port.poll(Instant::from_ns(*now_ns));
+        let action = state.port.poll(Instant::from_ns(now.ns));
         if action.is_none() {
-            state.settle(agenda, *now_ns, *window);
+            state.settle(agenda, now.ns, *window);
             if *check_invariants {
                 state.port.assert_invariants();
             }
@@ -209,7 +218,7 @@ impl dwell_drive::World for AtPort<'_> {
 impl World {
     /// Puts a packet or a compressed unit into a port.
     pub(super) fn enter_port(&mut self, n: u32, id: u32) {
-        let now_ns = self.now_ns;
+        let now_ns = self.now.ns;
         let packet = &mut self.packets[id];
         let flow = &self.flows[packet.flow as usize];
         let link = &mut self.links[n as usize];
@@ -238,11 +247,11 @@ impl World {
     pub(super) fn transmitted(&mut self, n: u32) {
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
         let actor = state.transmitter_actor;
-        state.port.handle(Instant::from_ns(self.now_ns), Event::LinkReady);
+        state.port.handle(Instant::from_ns(self.now.ns), Event::LinkReady);
         if !self.pump(n) {
-            self.agenda.set(actor, NEVER_NS);
+            self.agenda.set(actor, Moment::NEVER);
         }
-        if self.links[n as usize].propagation_ns == 0 {
+        if self.links[n as usize].is_instant {
             self.arrive_with_transmitter(n);
         }
     }
@@ -250,9 +259,9 @@ impl World {
     /// Handles the end of a compression.
     pub(super) fn compressed(&mut self, n: u32) {
         if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
-            self.agenda.set(state.compress_actor, NEVER_NS);
+            self.agenda.set(state.compress_actor, Moment::NEVER);
             if let Some((job, outcome, took_ns)) = state.compressing.take() {
-                let now_ns = self.now_ns;
+                let now_ns = self.now.ns;
                 let event = Event::Compressed { job, outcome, took_ns };
                 state.port.handle(Instant::from_ns(now_ns), event);
                 let is_compressed =
@@ -296,22 +305,22 @@ impl World {
             None => Compressed::NotSmaller,
         };
         state.compressing = Some((job.id, outcome, took_ns));
-        self.agenda.set(state.compress_actor, self.now_ns + took_ns);
+        self.agenda.set(state.compress_actor, self.now.after(Span::of(took_ns)));
     }
 
     /// Puts the port's frame on the wire.
     #[inline(always)]
     fn send(&mut self, n: u32) {
-        let now_ns = self.now_ns;
+        let now_ns = self.now.ns;
         let link = &mut self.links[n as usize];
         let LinkKind::Port(state) = &link.kind else { return };
         let link_bytes = state.port.frame().link_bytes;
-        let transmission_ns = link.transmission_ns(link_bytes);
-        let (propagation_ns, known) = (link.propagation_ns, link.path_is_known);
+        let transmission = link.transmission(link_bytes);
+        let known = link.path_is_known;
         let LinkKind::Port(state) = &mut link.kind else { return };
         let state = &mut **state;
-        self.agenda.set(state.transmitter_actor, now_ns + transmission_ns);
-        let arrives_ns = now_ns + transmission_ns + propagation_ns;
+        self.agenda.set(state.transmitter_actor, self.now.after(transmission));
+        let arrives = state.propagation.arrival(self.now, transmission);
         let frame = state.port.frame();
         let packets = frame.units.len() + frame.followers.len();
         if self.statistics.in_window(now_ns) {
@@ -327,9 +336,9 @@ impl World {
         if let [unit] = &frame.units[..] {
             let first = book.unit(unit, &frame.followers);
             if known || book.is_at_last_hop(first) {
-                return self.go_ahead(first, arrives_ns);
+                return self.go_ahead(first, arrives);
             }
-            state.in_flight.push_back((arrives_ns, first));
+            state.in_flight.push_back((arrives, first));
             return self.await_arrival(n);
         }
         let mut followers = &frame.followers[..];
@@ -340,11 +349,11 @@ impl World {
             if known {
                 self.ahead.push(first);
             } else {
-                state.in_flight.push_back((arrives_ns, first));
+                state.in_flight.push_back((arrives, first));
             }
         }
         if known {
-            self.follow_ahead(arrives_ns);
+            self.follow_ahead(arrives);
         } else {
             self.await_arrival(n);
         }
@@ -355,10 +364,10 @@ impl World {
     #[inline]
     fn await_arrival(&mut self, n: u32) {
         let link = &self.links[n as usize];
-        if link.propagation_ns > 0 {
-            let next_ns = link.next_arrival_ns();
-            if self.agenda.time_ns(link.pipe_actor) != next_ns {
-                self.agenda.set(link.pipe_actor, next_ns);
+        if !link.is_instant {
+            let next = link.next_arrival();
+            if self.agenda.differs(link.pipe_actor, next) {
+                self.agenda.set(link.pipe_actor, next);
             }
         }
     }
@@ -371,9 +380,9 @@ impl World {
             let link = &mut self.links[n as usize];
             let LinkKind::Port(state) = &mut link.kind else { return };
             match state.in_flight.front() {
-                Some(&(at_ns, first)) if at_ns == self.now_ns => {
-                    if self.agenda.next().0 == self.now_ns {
-                        return self.agenda.set(link.pipe_actor, self.now_ns);
+                Some(&(at, first)) if at.ns == self.now.ns => {
+                    if self.agenda.next().0 == self.now.ns {
+                        return self.agenda.set(link.pipe_actor, at);
                     }
                     state.in_flight.pop_front();
                     self.advance(first);
@@ -384,10 +393,10 @@ impl World {
     }
 
     /// Sends packets on their known path if it is known.
-    fn follow_ahead(&mut self, at_ns: u64) {
+    fn follow_ahead(&mut self, at: Moment) {
         let mut ahead = std::mem::take(&mut self.ahead);
         for id in ahead.drain(..) {
-            self.go_ahead(id, at_ns);
+            self.go_ahead(id, at);
         }
         self.ahead = ahead;
     }
@@ -402,20 +411,21 @@ impl World {
         };
         let Some(after_ns) = state.resend_after_ns else { return false };
         self.packets[id].hop -= hops;
-        state.lost.push_back((self.now_ns + after_ns, id));
+        let at = self.now.after(Span::of(after_ns));
+        state.lost.push_back((at, id));
         if state.lost.len() == 1 {
-            self.agenda.set(state.resend_actor, self.now_ns + after_ns);
+            self.agenda.set(state.resend_actor, at);
         }
         true
     }
 
     /// Puts a lost unit back into its port.
     pub(super) fn resend(&mut self, n: u32) {
-        let now_ns = self.now_ns;
+        let now_ns = self.now.ns;
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
         let Some((_, first)) = state.lost.pop_front() else { return };
-        let next_ns = state.lost.front().map_or(NEVER_NS, |&(at, _)| at);
-        self.agenda.set(state.resend_actor, next_ns);
+        let next = state.lost.front().map_or(Moment::NEVER, |&(at, _)| at);
+        self.agenda.set(state.resend_actor, next);
         state.outcome.returned += u64::from(self.statistics.in_window(now_ns));
         let mut unit = Vec::new(); // losses are rare
         let bytes = self.packets[first].bytes;

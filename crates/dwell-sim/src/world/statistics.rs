@@ -17,6 +17,8 @@ pub(crate) struct Statistics {
     wait_ns_max: Vec<u64>,
     pub(crate) groups: Vec<GroupOutcome>,
     pub(crate) acknowledged: Vec<u64>,
+    /// The delay of the packet that arrived last, by flow.
+    last_delay_ns: Vec<Option<u64>>,
     pub(crate) source_packets: u64,
     pub(crate) delivered: u64,
     pub(crate) dropped: u64,
@@ -33,6 +35,7 @@ impl Statistics {
             wait_ns_max: plan.groups.iter().map(|g| g.wait_ns_max).collect(),
             groups: plan.groups.iter().map(|g| group(&g.name)).collect(),
             acknowledged: vec![0; plan.flows.len()],
+            last_delay_ns: vec![None; plan.flows.len()],
             source_packets: 0,
             delivered: 0,
             dropped: 0,
@@ -67,6 +70,11 @@ impl Statistics {
             group.delivered += 1;
             group.delivered_bytes += u64::from(packet.original_bytes);
             group.delay.add(delay_ns);
+            group.delays.record(delay_ns);
+            let last = self.last_delay_ns[packet.flow as usize].replace(delay_ns);
+            if let Some(last_ns) = last {
+                group.jitter.add(delay_ns.abs_diff(last_ns));
+            }
         }
         if let Some(bin) = self.bin(group, packet.sent_ns) {
             bin.delivered += 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dwell_base::{Rate, Rng};
 use dwell_policy::{Estimate, FrameCost};
 use dwell_sim::plan::{
-    CompressionModel, Flow, Group, Link as SimLink, Plan, PortPlan, Queue, Traffic, Window,
+    CompressionModel, Flow, Group, Link as SimLink, Plan, PortPlan, Queue, Ties, Traffic, Window,
 };
 use dwell_sim::world::World;
 use proptest::prelude::*;
@@ -327,6 +327,7 @@ fn simulate(config: &PortConfig, arrivals: &[Arrival], max_wait_ns: u64) -> Numb
         flows: flows.map(flow).collect(),
         window: Window { from_ns: 0, until_ns, drain_ns: until_ns },
         bin_ns: None,
+        ties: Ties::Random,
         check_invariants: false,
     };
     let outcome = World::new(&plan, 1).unwrap().run();
