@@ -156,6 +156,22 @@ fn what_is_there_is_not_overwritten() {
     a.init("site-a", &[&A[..], &["--force"]].concat());
     assert!(!a.text().contains("# Mine."));
     assert_eq!(fs::read_to_string(a.0.join("private.key")).unwrap(), key, "peers know this key");
+    // Whatever its file is called.
+    fs::rename(a.0.join("private.key"), a.0.join("mine.key")).unwrap();
+    fs::write(a.config(), a.text().replace("private.key", "mine.key")).unwrap();
+    assert_eq!(a.init("site-a", &[&A[..], &["--force"]].concat()), offer);
+}
+
+/// A hub has the whole network, so that sites reach each other through it; each site has a part of that.
+#[test]
+fn a_site_may_be_in_the_network_of_its_hub() {
+    let (hub, site) = (Node::new("whole"), Node::new("part"));
+    let offer = hub.init("hub", &["--prefix", "10.0.0.0/8", "--endpoint", "203.0.113.10"]);
+    let join = ["join", "--name", "site", "--prefix", "10.2.0.0/24", &offer];
+    let answer = site.does(&join);
+    hub.does(&["join", "--rate", "2mbit", answer.trim()]);
+    let text = hub.text();
+    assert!(text.contains("10.2.0.0/24") && text.contains("rate = \"2Mbit\""), "{text}");
 }
 
 #[test]

@@ -86,6 +86,13 @@ fn rate_text(rate: RateConfig) -> String {
     }
 }
 
+/// Returns the file of the private key that a configuration names, valid or not otherwise; none if it names none.
+pub fn private_key_file(text: &str) -> Option<PathBuf> {
+    let table = DeTable::parse(text).ok()?;
+    let node = table.get_ref().get("node")?.get_ref().as_table()?;
+    Some(node.get("private_key_file")?.get_ref().as_str()?.into())
+}
+
 /// Returns the configuration of a node without peers.
 pub fn new_config(node: &NewNode) -> String {
     let mut out = format!(
@@ -305,6 +312,15 @@ dscp = [46]
             assert_eq!(config.classes.len(), 1);
         }
         assert!(parse(&remove_peer(&without_a, "b").unwrap()).peers.is_empty());
+    }
+
+    #[test]
+    fn the_key_of_a_configuration_is_found() {
+        let text = new_config(&NewNode { private_key_file: "other.key".into(), ..node() });
+        assert_eq!(private_key_file(&text), Some("other.key".into()));
+        for text in ["", "[node]\nname = \"a\"", "[node]\nprivate_key_file = 3", "no = toml ="] {
+            assert_eq!(private_key_file(text), None, "{text}");
+        }
     }
 
     #[test]

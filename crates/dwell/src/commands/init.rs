@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use dwell_relay::config::{Endpoint, PORT, RateConfig, is_name};
 use dwell_relay::pairing::Line;
 use dwell_relay::pairing::address::DEFAULT_ADDRESS;
-use dwell_relay::pairing::edit::NewNode;
+use dwell_relay::pairing::edit::{self, NewNode};
 use ipnet::IpNet;
 use serde_json::json;
 
@@ -197,6 +197,11 @@ impl Init {
         }
         self.own.ask(true)?;
         let mut new = self.own.node()?;
+        // Whoever has this node as a peer knows its key.
+        let before = std::fs::read_to_string(&path).ok();
+        if let Some(key) = before.as_deref().and_then(edit::private_key_file) {
+            new.private_key_file = key;
+        }
         if new.addresses.is_empty() {
             new.addresses = vec![DEFAULT_ADDRESS.parse().context("the default is an address")?];
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use dwell_relay::config::{Config, Endpoint, PeerConfig, PublicKey, Security};
+use dwell_relay::config::{Config, Endpoint, PeerConfig, PublicKey, RateConfig, Security};
 use dwell_relay::pairing::edit::{self, NewPeer};
 use dwell_relay::pairing::{LINE_LEN_MAX, Line, LineKind, address};
 use ipnet::IpNet;
@@ -65,6 +65,24 @@ pub(super) struct Options {
     pub(super) force: bool,
 }
 
+impl Options {
+    /// Refuses them if they don't fit the line.
+    pub(super) fn fit(&self, line: &Line) -> anyhow::Result<()> {
+        match (&self.psk, line.has_psk) {
+            (None, true) => bail!(
+                "{} mixes in a key that both ends share: copy its file here over a channel that nobody \
+                 else can read (scp), with mode 0600, and add --psk FILE",
+                line.name
+            ),
+            (Some(_), false) if matches!(line.kind, LineKind::Answer { .. }) => bail!(
+                "{} mixes in no shared key: leave --psk out, or let it join again with --psk",
+                line.name
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Join {
     pub(crate) fn run(mut self, logging: &Logging) -> anyhow::Result<ExitCode> {
         if !self.up {
@@ -72,14 +90,17 @@ impl Join {
         }
         let line: Line = self.read_line()?.parse()?;
         let path = self.own.config.clone();
-        let site = match Site::open(&path)? {
+        // Nothing is left behind of what can't work.
+        self.options.fit(&line)?;
+        let (site, rate) = match Site::open(&path)? {
             Some(site) => {
                 self.refuse_settings(&path)?;
-                site
+                (site, self.own.rate)
             }
-            None => self.create(&line)?,
+            // There it is that of all peers.
+            None => (self.create(&line)?, None),
         };
-        let mut joining = Joining { site, line, options: self.options };
+        let mut joining = Joining { site, line, options: self.options, rate };
         joining.check()?;
         let outcome = joining.add()?;
         let is_running = joining.site.reload()? != Reloaded::NotRunning;
@@ -197,6 +218,8 @@ pub(super) struct Joining {
     pub(super) site: Site,
     pub(super) line: Line,
     pub(super) options: Options,
+    /// The rate of the link to that peer, if it is not that of all.
+    pub(super) rate: Option<RateConfig>,
 }
 
 impl Joining {
@@ -221,18 +244,6 @@ impl Joining {
                 line.name
             );
         }
-        match (&self.options.psk, line.has_psk) {
-            (None, true) => bail!(
-                "{} mixes in a key that both ends share: copy its file here over a channel that nobody \
-                 else can read (scp), with mode 0600, and add --psk FILE",
-                line.name
-            ),
-            (Some(_), false) if matches!(line.kind, LineKind::Answer { .. }) => bail!(
-                "{} mixes in no shared key: leave --psk out, or let it join again with --psk",
-                line.name
-            ),
-            _ => {}
-        }
         refuse_own_networks(line, &config.pairing.prefixes, &config.node.addresses)?;
         let has_endpoint = !line.endpoints.is_empty() || !config.pairing.endpoints.is_empty();
         if !has_endpoint {
@@ -254,7 +265,7 @@ impl Joining {
             endpoint: endpoint_for(&line.endpoints, &self.site.config),
             prefixes: line.prefixes.clone(),
             psk_file: self.options.psk.clone(),
-            rate: None,
+            rate: self.rate,
         }
     }
 
@@ -332,10 +343,9 @@ fn endpoint_for(endpoints: &[Endpoint], config: &Config) -> Option<Endpoint> {
 /// What is here is not at the other end.
 fn refuse_own_networks(line: &Line, own: &[IpNet], addresses: &[IpNet]) -> anyhow::Result<()> {
     for theirs in &line.prefixes {
-        if let Some(own) = own
-            .iter()
-            .find(|own| *own == theirs || theirs.contains(*own) && theirs.prefix_len() > 0)
-        {
+        // One that has the other in it is no mistake: a hub has all of the network, and what is connected
+        // here is nearer than that.
+        if let Some(own) = own.iter().find(|own| *own == theirs) {
             bail!(
                 "{theirs} is behind {} by its line, and {own} is behind this node: both sites can't have the \
                  same network. If they were swapped, correct the prefixes (under [pairing]) and make the line \

@@ -110,7 +110,8 @@ impl Add {
         let mut site = Site::existing(&self.config)?;
         let Some(public_key) = self.public_key else {
             let line: Line = self.line.concat().parse()?;
-            let mut joining = Joining { site, line, options: self.options };
+            let mut joining = Joining { site, line, options: self.options, rate: self.rate };
+            joining.options.fit(&joining.line)?;
             joining.check()?;
             terminal::note(&joining.add()?);
             joining.site.reload()?;
@@ -144,9 +145,10 @@ impl Remove {
         for name in &self.names {
             text = edit::remove_peer(&text, name)?;
         }
-        let left = site.config.peers.len() - self.names.len();
+        let left = site.config.peers.len().saturating_sub(self.names.len());
+        let config = site.checked(&text)?;
+        ensure!(config.peers.len() == left, "other peers would go with it: report this");
         site.change(text)?;
-        ensure!(site.config.peers.len() == left, "other peers went with it: report this");
         terminal::note(&format!(
             "removed {} from {}",
             self.names.join(", "),

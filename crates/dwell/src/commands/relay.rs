@@ -58,12 +58,13 @@ pub(super) fn run(
         }
     };
     logging.start(config.node.log)?;
-    let memory = config.memory_warning(memory::machine_bytes());
+    let machine_bytes = memory::machine_bytes();
+    let memory = config.memory_warning(machine_bytes);
     for warning in config.warnings().into_iter().chain(memory) {
         tracing::warn!("{warning}");
     }
     // Each peer has a socket.
     descriptors::raise();
-    dwell_relay::run(path, config, journal)?;
+    dwell_relay::run(path, config, journal, machine_bytes)?;
     Ok(ExitCode::SUCCESS)
 }

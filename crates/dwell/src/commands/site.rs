@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use dwell_relay::config::{Config, PublicKey, base64_of};
 use dwell_relay::pairing::edit::{self, NewNode};
 use dwell_relay::pairing::{Line, LineKind, address};
@@ -43,9 +43,10 @@ impl Site {
         let mut text = String::new();
         File::open(path)
             .and_then(|file| {
-                io::Read::read_to_string(&mut io::Read::take(file, CONFIG_BYTES_MAX), &mut text)
+                io::Read::read_to_string(&mut io::Read::take(file, CONFIG_BYTES_MAX + 1), &mut text)
             })
             .with_context(|| format!("{} can't be read: use sudo", path.display()))?;
+        refuse_long(&text, path)?;
         let config = checked(&text, path)?;
         Ok(Some(Self { path: path.to_owned(), text, config, _lock: lock }))
     }
@@ -81,8 +82,14 @@ impl Site {
         Ok(Self { path: path.to_owned(), text, config, _lock: lock })
     }
 
+    /// Returns what a text would be as this file.
+    pub(super) fn checked(&self, text: &str) -> anyhow::Result<Config> {
+        checked(text, &self.path)
+    }
+
     /// Writes another text, if it is a valid configuration.
     pub(super) fn change(&mut self, text: String) -> anyhow::Result<()> {
+        refuse_long(&text, &self.path)?;
         self.config = checked(&text, &self.path)?;
         let mode = std::fs::metadata(&self.path).map_or(0o600, |metadata| metadata.mode() & 0o777);
         write(&self.path, &text, mode)?;
@@ -167,6 +174,16 @@ pub(super) fn new_node(name: String, path: &Path) -> NewNode {
         prefixes: Vec::new(),
         rate: None,
     }
+}
+
+/// Relays read no longer ones.
+fn refuse_long(text: &str, path: &Path) -> anyhow::Result<()> {
+    ensure!(
+        text.len() as u64 <= CONFIG_BYTES_MAX,
+        "{} would be longer than 1 MiB, which no relay reads: take peers out of it",
+        path.display()
+    );
+    Ok(())
 }
 
 fn checked(text: &str, path: &Path) -> anyhow::Result<Config> {

@@ -45,12 +45,21 @@ impl Finding {
     }
 }
 
+/// Why no ping could be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotSent {
+    /// Nothing is known: this user may not.
+    Forbidden(String),
+    /// The machine has no way there.
+    Failed(String),
+}
+
 /// Replies of a peer's tunnel address; none if it was not asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pings {
     pub(super) address: Option<IpAddr>,
-    pub(super) short: Option<Result<Option<Duration>, String>>,
-    pub(super) full: Option<Result<Option<Duration>, String>>,
+    pub(super) short: Option<Result<Option<Duration>, NotSent>>,
+    pub(super) full: Option<Result<Option<Duration>, NotSent>>,
     pub(super) full_len: u16,
     /// True if the relay had the packets.
     pub(super) went_through: Option<bool>,
@@ -181,7 +190,14 @@ fn ping(peer: &PeerStatus, pings: &Pings, machine: &Machine) -> Vec<Finding> {
             add("ping", Verdict::Ok, format!("{address} answers through the tunnel, in {time}."));
         }
         (Some(Ok(None)), _) => add("ping", Verdict::Failed, no_reply(peer, address, machine)),
-        (Some(Err(error)), _) => {
+        (Some(Err(NotSent::Failed(error))), _) => {
+            let text = format!(
+                "{address} can't be reached from this machine: {error}. Look at `ip route get {address}`: it must \
+                 lead into the tunnel (routes = true under [node], or a route of your own)."
+            );
+            add("ping", Verdict::Failed, text);
+        }
+        (Some(Err(NotSent::Forbidden(error))), _) => {
             let text = format!("{address} can't be pinged from here: {error}. Use sudo.");
             add("ping", Verdict::Hint, text);
         }
@@ -204,7 +220,7 @@ fn ping(peer: &PeerStatus, pings: &Pings, machine: &Machine) -> Vec<Finding> {
             );
             add("mtu", Verdict::Failed, text);
         }
-        Some(Err(error)) => {
+        Some(Err(NotSent::Failed(error) | NotSent::Forbidden(error))) => {
             add("mtu", Verdict::Hint, format!("a packet of {len} bytes can't be sent: {error}."));
         }
         None => {}

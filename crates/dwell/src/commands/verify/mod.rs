@@ -3,6 +3,7 @@
 mod findings;
 mod machine;
 
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use dwell_report::Status;
 use dwell_report::status::{PeerState, PeerStatus};
 use serde_json::json;
 
-use self::findings::{Finding, Pings, Verdict};
+use self::findings::{Finding, NotSent, Pings, Verdict};
 use self::machine::Machine;
 use super::node::{named, relay_status, the_only_node};
 use dwell_cli::terminal;
@@ -148,12 +149,16 @@ fn entered(status: &Status, name: &str) -> Option<u64> {
     status.peers.iter().find(|peer| peer.name == name).map(|peer| peer.tx.arrived.packets)
 }
 
-fn attempt(address: IpAddr, len: u16) -> Result<Option<Duration>, String> {
+fn attempt(address: IpAddr, len: u16) -> Result<Option<Duration>, NotSent> {
     for _ in 0..PINGS {
         match echo(address, len, PING_PATIENCE) {
             Ok(None) => {}
             Ok(time) => return Ok(time),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => {
+                let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied;
+                let not_sent = if is_forbidden { NotSent::Forbidden } else { NotSent::Failed };
+                return Err(not_sent(error.to_string()));
+            }
         }
     }
     Ok(None)
