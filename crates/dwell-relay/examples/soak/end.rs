@@ -31,6 +31,8 @@ pub(crate) struct End {
     setup: Setup,
     node: Node,
     world: World,
+    /// The part of its processor that it has.
+    cpu_share: f64,
     context_bytes_max: u64,
     addresses: Addresses,
     rng: Rng,
@@ -59,12 +61,14 @@ impl End {
     ) -> Result<Self, String> {
         let config = setup.config(side)?;
         let world = World::new(1.0);
+        let cpu_share = 1.0;
         Ok(Self {
             side,
             seed,
             setup,
             node: node(side, seed, 0, &config)?,
             world,
+            cpu_share,
             context_bytes_max: config.peers[0].context_memory_max(),
             addresses,
             rng: Rng::stream(seed, 50 + side as u64),
@@ -87,10 +91,16 @@ impl End {
         let config = self.setup.config(self.side)?;
         self.node = node(self.side, self.seed, self.starts, &config)?;
         // What was being compressed was of the node that is gone.
-        let now = self.world.now;
-        self.world = World::new(1.0);
+        let (now, share) = (self.world.now, self.cpu_share);
+        self.world = World::new(share);
         self.world.now = now;
         Ok(())
+    }
+
+    /// Has so much of its processor from now on.
+    pub(crate) fn set_cpu_share(&mut self, share: f64) {
+        self.cpu_share = share;
+        self.world.processor.set_share(share);
     }
 
     /// Takes another configuration, under load.

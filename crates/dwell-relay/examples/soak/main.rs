@@ -9,7 +9,8 @@
 //! and codec), or found at another address. Half of the runs have key pairs, whose sessions are renewed
 //! every two minutes, the others a key that both ends have.
 //!
-//! Compressing in contexts takes virtual time, on a modelled processor, and so do trials of codecs.
+//! Compressing in contexts takes virtual time, on a modelled processor of which the nodes have a part that changes with the
+//! weather, and so do trials of codecs. What is short is compressed at once.
 //!
 //! Checked all along: the nodes' invariants after each event; every packet that comes out is bit for
 //! bit one that went in, and comes out once; in fair weather packets of every flow arrive; where nothing changes,
@@ -24,7 +25,8 @@ mod run;
 mod setup;
 mod weather;
 
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
 
 use dwell_relay::config::SCHEMES;
 
@@ -53,6 +55,17 @@ Usage: soak [--hours H] [--seeds A..B] [--scheme NAME[,NAME...]] [--codec CODEC]
 
 Exit codes: 0 all is well, 1 a check failed, 2 wrong arguments.";
 
+/// Begins again with an allocator that gives what is large back to the system as soon as it is free: what the process
+/// has would say little of what it needs, otherwise.
+fn give_memory_back() -> std::io::Result<()> {
+    const SETTING: &str = "MALLOC_MMAP_THRESHOLD_";
+    if std::env::var_os(SETTING).is_some() {
+        return Ok(());
+    }
+    let mut again = Command::new(std::env::current_exe()?);
+    Err(again.args(std::env::args_os().skip(1)).env(SETTING, "131072").exec())
+}
+
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args().skip(1)) {
         Ok(Some(options)) => options,
@@ -65,6 +78,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Err(error) = give_memory_back() {
+        eprintln!("soak: cannot begin again with another setting of the allocator: {error}");
+        return ExitCode::from(2);
+    }
     let mut failed = 0;
     for (number, scheme) in (0..).zip(&options.schemes) {
         for seed in options.seeds.clone() {
