@@ -298,6 +298,7 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
             context: x,
             generation: y,
             is_lost: z >= 128,
+            is_empty: z & 64 != 0,
             next_number: time,
             ring_offset: !time,
         })),

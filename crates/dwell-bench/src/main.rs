@@ -14,6 +14,8 @@ mod ends;
 mod faults;
 mod file;
 mod flood;
+mod http;
+mod hub;
 mod idle;
 mod link;
 mod link_rate;
@@ -41,6 +43,7 @@ mod tcpcomp;
 mod trial;
 mod tunnel;
 mod verdict;
+mod weak;
 mod wireguard;
 mod workload;
 
@@ -60,10 +63,13 @@ Examples:
   ./x bench replay site.pcap                            whether `dwell trace replay` is right
   ./x bench steps --scheme packet,edge                  a link that changes, behind a router
   ./x bench stream --quick                              compressed TCP streams
+  ./x bench http                                        requests and answers through proxies
   ./x bench loss                                        a link that loses packets
   ./x bench faults --security keys                      how soon traffic goes on after a fault
   ./x bench deadlines                                   packets held back, and those too late
   ./x bench chain                                       which relay of a chain compresses how much
+  ./x bench hub                                         a hub with many peers
+  ./x bench weak                                        relays with a quota of processor time
   ./x bench tcpcomp                                     segments that TCPComp saves
   ./x bench picture                                     draw the documents' pictures again
 
@@ -92,6 +98,9 @@ struct Bench {
 enum What {
     Link(link::Link),
     Idle(idle::Idle),
+    Hub(hub::Hub),
+    Http(http::Http),
+    Weak(Box<weak::Weak>),
     Ceiling(ceiling::Ceiling),
     Replay(replay::Replay),
     Steps(steps::Steps),
@@ -120,6 +129,9 @@ impl Bench {
         match self.what {
             What::Link(command) => command.run(),
             What::Idle(command) => command.run(),
+            What::Hub(command) => command.run(),
+            What::Http(command) => command.run(),
+            What::Weak(command) => command.run(),
             What::Ceiling(command) => command.run(),
             What::Replay(command) => command.run(),
             What::Steps(command) => command.run(),

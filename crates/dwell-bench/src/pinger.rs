@@ -23,9 +23,14 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Pinger {
     pub(super) fn start(client: &Host, pause: Duration) -> anyhow::Result<Self> {
-        let mut command = client.command("ping");
+        Self::start_to(client, pause, SERVER)
+    }
+
+    /// The same from any host to any address.
+    pub(super) fn start_to(host: &Host, pause: Duration, address: &str) -> anyhow::Result<Self> {
+        let mut command = host.command("ping");
         let pause = format!("{:.3}", pause.as_secs_f64());
-        command.args(["-n", "-i", &pause, SERVER]).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(["-n", "-i", &pause, address]).stdout(Stdio::piped()).stderr(Stdio::null());
         Ok(Self { process: Process::spawn(&mut command)? })
     }
 

@@ -26,6 +26,8 @@ const CREDIT_NS_MAX: i64 = MILLI_NS as i64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuShare {
     share_ppm: u64,
+    /// It may not be more than this.
+    limit_ppm: u64,
     /// Time that may be spent; below zero after a compression that took longer than that.
     credit_ns: i64,
     refilled_at: Instant,
@@ -38,6 +40,7 @@ impl CpuShare {
     pub(crate) const fn new() -> Self {
         Self {
             share_ppm: ONE_PPM,
+            limit_ppm: ONE_PPM,
             credit_ns: CREDIT_NS_MAX,
             refilled_at: Instant::ZERO,
             window_from: Instant::ZERO,
@@ -51,16 +54,27 @@ impl CpuShare {
         self.starved_ns = self.starved_ns.saturating_add(ns);
     }
 
+    /// No more than this is worth it; all may be if nothing is said.
+    pub(crate) fn limit(&mut self, now: Instant, ppm: Option<u32>) {
+        // What was earned before was earned by the limit of before.
+        let _ = self.has_credit(now);
+        self.limit_ppm = ppm.map_or(ONE_PPM, u64::from).min(ONE_PPM);
+    }
+
+    fn is_limited(&self) -> bool {
+        self.share_ppm.min(self.limit_ppm) < ONE_PPM
+    }
+
     /// Returns true if there is time to compress something.
     #[inline]
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
-        self.share_ppm == ONE_PPM || self.has_credit(now)
+        !self.is_limited() || self.has_credit(now)
     }
 
     fn has_credit(&mut self, now: Instant) -> bool {
         self.adjust(now);
         let elapsed_ns = now.since_ns(self.refilled_at).min(u64::from(u32::MAX));
-        let earned_ns = elapsed_ns * self.share_ppm / ONE_PPM;
+        let earned_ns = elapsed_ns * self.share_ppm.min(self.limit_ppm) / ONE_PPM;
         if earned_ns > 0 {
             self.refilled_at = now;
             self.credit_ns = (self.credit_ns + earned_ns as i64).min(CREDIT_NS_MAX);
@@ -71,7 +85,7 @@ impl CpuShare {
     /// Pays for a compression that took `took_ns`.
     #[inline]
     pub(crate) fn spend(&mut self, took_ns: u64) {
-        if self.share_ppm < ONE_PPM {
+        if self.is_limited() {
             let took_ns = i64::try_from(took_ns).unwrap_or(i64::MAX);
             // However long one took, the next comes within a bounded time.
             self.credit_ns = self.credit_ns.saturating_sub(took_ns).max(-8 * CREDIT_NS_MAX);
@@ -224,6 +238,19 @@ mod tests {
         assert!(share.allows(at(WINDOW_NS + 2 * MILLI_NS)));
         share.spend(1);
         assert!(!share.allows(at(WINDOW_NS + 2 * MILLI_NS)));
+    }
+
+    #[test]
+    fn a_limit_holds_whatever_share_there_is_and_is_lifted() {
+        let mut share = CpuShare::new();
+        share.limit(at(0), Some(100_000));
+        let spent = shares(&mut share, 0, 50_000, 100);
+        let mean = spent[10..].iter().sum::<f64>() / 90.0;
+        assert!((0.08..0.12).contains(&mean), "{mean}");
+        assert_eq!(share.share_ppm, ONE_PPM, "the link has not starved");
+        share.limit(at(100 * WINDOW_NS), None);
+        let spent = shares(&mut share, 100 * WINDOW_NS, 50_000, 10);
+        assert!(spent[1..].iter().all(|&spent| spent == 0.5), "{spent:?}");
     }
 
     #[test]

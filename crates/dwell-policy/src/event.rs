@@ -80,11 +80,31 @@ pub struct LinkState {
     /// nothing else, as in simulations, has none.
     #[serde(default)]
     pub starved_ns: u64,
+    /// The most processor time that compressing may take, if that is less than there is: what it brings is not worth
+    /// more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<CpuLimit>,
+}
+
+/// The most processor time that compressing may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuLimit {
+    /// Of one processor, in parts per million; at least 1.
+    pub share_ppm: u32,
+    /// The part of that for what the rules refuse, to learn of it.
+    pub explored_ppm: u32,
 }
 
 impl LinkState {
     /// A link of this rate that takes one frame after another.
     pub const fn of_rate(rate: Option<Rate>) -> Self {
-        Self { rate, burst_bytes: 0, ahead_bytes: 0, takes_all: false, starved_ns: 0 }
+        Self {
+            rate,
+            burst_bytes: 0,
+            ahead_bytes: 0,
+            takes_all: false,
+            starved_ns: 0,
+            cpu_limit: None,
+        }
     }
 }

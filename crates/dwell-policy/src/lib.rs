@@ -47,7 +47,7 @@ pub use action::{Action, Frame, FramePacket, FrameUnit, Job, JobId, SendCause};
 pub use backoff::{BackOff, BackOffConfig, ProbingBackOff};
 pub use config::{ConfigError, FrameCost, Objective, PortConfig, QueueLimit};
 pub use estimate::{Estimate, Estimates, LearnedConfig, Ratio};
-pub use event::{Event, LinkState, LostBatch, Outcome};
+pub use event::{CpuLimit, Event, LinkState, LostBatch, Outcome};
 pub use packet::{ClassKey, Packet, PacketId};
 pub use port::Port;
 pub use scheme::{

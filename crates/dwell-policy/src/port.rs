@@ -138,6 +138,9 @@ impl Port {
                 if link.starved_ns > 0 {
                     self.common.cpu_share.starved(now, link.starved_ns);
                 }
+                if link.cpu_limit != self.common.link.cpu_limit {
+                    self.common.limit_cpu(now, link.cpu_limit);
+                }
                 self.common.link = link;
             }
         }

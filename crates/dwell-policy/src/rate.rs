@@ -4,6 +4,10 @@ use dwell_base::Instant;
 
 use crate::estimate::smoothed;
 
+mod report;
+
+pub use report::LinkReport;
+
 /// Shortest time over which a rate is measured, in nanoseconds: a few ticks of a shaper.
 const WINDOW_NS: u64 = 1_000_000;
 /// Fewest bytes over which a rate is measured.
@@ -43,6 +47,10 @@ const GROWTH_FROM: f64 = 0.92;
 /// The time without a refusal that means that the link has become faster, in nanoseconds.
 const UNREFUSED_NS: u64 = 20_000_000;
 
+/// A rate that a refusal has shown counts for more than what the transport says of it for this long, in
+/// nanoseconds.
+const MEASURED_NS_MAX: u64 = 1_000_000_000;
+
 /// An estimate of the link's rate, and of the data that wait in the transport: what a transport
 /// takes between two refusals has gone over the link.
 ///
@@ -69,8 +77,9 @@ pub struct LinkRate {
     rate: Option<f64>,
     /// True if a refusal has shown the rate, and it is no guess.
     measured: bool,
-    /// The number of measurements.
+    /// The number of measurements, and the time of the last.
     measurements: u64,
+    measured_at: Instant,
     written: u64,
     /// Bytes at the last refusal.
     refused_at: u64,
@@ -135,6 +144,7 @@ impl LinkRate {
             rate: None,
             measured: false,
             measurements: 0,
+            measured_at: Instant::ZERO,
             written: 0,
             refused_at: 0,
             mark: None,
@@ -179,6 +189,19 @@ impl LinkRate {
             self.level = self.capacity;
             self.level_at = now;
         }
+    }
+
+    /// Notes what the transport says of its link. That is all that is known of a link which is never
+    /// kept full; if refusals have shown its rate lately, that counts.
+    pub fn reported(&mut self, now: Instant, report: &LinkReport) {
+        if self.measured && now.since_ns(self.measured_at) < MEASURED_NS_MAX {
+            return;
+        }
+        let Some(rate) = report.rate() else { return };
+        self.rate = Some(rate);
+        self.measured = false;
+        self.level = report.waiting_bytes(rate).min(self.capacity);
+        self.level_at = now;
     }
 
     /// Sets the number of bytes that the transport holds before it refuses, from now on.
@@ -320,6 +343,7 @@ impl LinkRate {
         });
         self.measured = true;
         self.measurements += 1;
+        self.measured_at = now;
         (self.broken_ns, self.seen) = (0, 0.0);
     }
 

@@ -2,23 +2,25 @@
 //!
 //! One thread, because the order of packets within a flow must be kept, and because at the
 //! rates that dwell is for the work per packet is small against a wake-up. Only codecs that
-//! take long work elsewhere.
+//! take long work elsewhere, on as many threads as there are processors.
 
 mod account;
 mod control;
 mod detours;
 mod error;
+mod fair_queue;
 mod journal;
 mod metrics;
 mod os_env;
 mod outbox;
+mod reading;
 mod resolver;
 mod route_plan;
 mod routes;
 mod sockets;
 mod status;
 mod trials;
-mod worker;
+mod workers;
 
 pub use detours::route_warnings;
 pub use error::{RunError, StatusError};
@@ -35,13 +37,14 @@ use dwell_report::status::{ConfigurationStatus, Problem};
 use dwell_wire::CloseReason;
 
 use crate::config::{Config, MTU_MIN, MtuConfig, NodeConfig};
+use crate::io::cgroup::{CpuAllowance, CpuGroup};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
 use crate::io::route::{LinkSettings, RouteGuard, RouteWatch, Routes};
 use crate::io::signal::Signals;
-use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
-use crate::io::udp::{Received, RecvBatch, UdpPort};
-use crate::node::{Finding, Node, NodeEvent};
+use crate::io::tun::{PacketBatch, Tun, TunOptions, TunWriteBatch};
+use crate::io::udp::{RecvBatch, UdpPort};
+use crate::node::{CpuTimes, Finding, Node, NodeEvent};
 use crate::trust::RandomSource;
 use account::Account;
 use journal::Journals;
@@ -52,7 +55,7 @@ use routes::{RouteCare, adopt_routes};
 use sockets::{addresses, narrow, peer_token, unsent};
 use status::StatusSocket;
 use trials::Trials;
-use worker::Worker;
+use workers::{Job, Workers};
 
 const TUN: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -63,12 +66,6 @@ const ROUTES: Token = Token(5);
 /// Peers' sockets come after the others.
 const FIRST_PEER: u16 = 8;
 
-/// One direction is served for at most this many reads or packets before the other gets its
-/// turn.
-const READS_IN_A_ROW: usize = 64;
-const PACKETS_IN_A_ROW: usize = 256;
-/// A datagram that seems to have waited longer to be read was not: the clock of the day was set.
-const WAITED_NS_MAX: u64 = SECOND_NS;
 /// Bursts from a fast network wait here while a packet is compressed.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The kernel's queue in front of the TUN; it is drained into our own at once.
@@ -80,15 +77,21 @@ const TUN_RETRY_NS: u64 = SECOND_NS;
 
 /// Runs a relay until it is asked to stop by SIGTERM or SIGINT. SIGHUP reads the
 /// configuration at `path` again. What the cores of the peers decide is noted in the directory
-/// `journal`, if there is one.
+/// `journal`, if there is one. The machine has so many bytes of memory.
 ///
 /// # Errors
 /// If the TUN, a socket, an address or a route can't be set up. Nothing is left behind.
-pub fn run(path: &Path, config: Config, journal: Option<&Path>) -> Result<(), RunError> {
+pub fn run(
+    path: &Path,
+    config: Config,
+    journal: Option<&Path>,
+    machine_bytes: u64,
+) -> Result<(), RunError> {
     if let Err(error) = Clock::sharpen_timers() {
         tracing::warn!("timers are blunt: {error}");
     }
     let mut engine = Engine::new(path, config, journal)?;
+    engine.set_memory(machine_bytes);
     engine.confine();
     // Threads are started only now, after privileges were dropped: what a thread may do is its own.
     engine.look_up_names();
@@ -136,6 +139,10 @@ struct Engine {
     journals: Option<Journals>,
     /// Only the system calls that a relay needs are allowed.
     confined: bool,
+    /// The machine's memory.
+    machine_bytes: u64,
+    /// Where the kernel says how much of the processors this process may have, if it does.
+    cpu_group: Option<CpuGroup>,
     /// Peers whose ports may have something to do.
     touched: Vec<usize>,
 }
@@ -148,7 +155,8 @@ impl Engine {
         let waker = Waker::new().map_err(RunError::system("make an eventfd"))?;
         let signals = Signals::new().map_err(RunError::system("watch signals"))?;
         let resolver = Resolver::new(waker.clone());
-        let worker = Worker::new(waker.clone());
+        let workers = Workers::new(waker.clone(), config.node.threads);
+        node.set_threads(workers.threads_max());
         let trials = Trials::new(waker.clone());
         let status = match &config.node.status {
             None => None,
@@ -183,7 +191,7 @@ impl Engine {
             came_at: None,
             to_tun: TunWriteBatch::new(),
             written: TunCount::default(),
-            worker,
+            workers,
             trials,
             events: Vec::new(),
             tun_gone: false,
@@ -220,6 +228,8 @@ impl Engine {
             stopping: false,
             journals,
             confined: false,
+            machine_bytes: 0,
+            cpu_group: CpuGroup::find(),
             touched: Vec::new(),
         };
         engine.register()?;
@@ -228,6 +238,12 @@ impl Engine {
         engine.sync_routes()?;
         engine.look_at_counters();
         Ok(engine)
+    }
+
+    /// The machine has so much memory.
+    fn set_memory(&mut self, machine_bytes: u64) {
+        self.machine_bytes = machine_bytes;
+        self.node.set_history_memory(self.config.node.history_memory_max(machine_bytes));
     }
 
     fn serve_metrics(&mut self) -> Result<(), RunError> {
@@ -356,9 +372,7 @@ impl Engine {
         self.node.take_turns(&mut self.env);
         let now = Clock::now();
         if now >= self.node.deadline() {
-            self.node.timers(&mut self.env);
-            self.touched.clear();
-            self.node.pump_all(&mut self.env);
+            self.node.serve_due(&mut self.env);
         }
         for peer in std::mem::take(&mut self.touched) {
             self.node.pump(&mut self.env, peer);
@@ -384,12 +398,21 @@ impl Engine {
         if now >= self.look_after_at {
             self.look_after(now);
         }
+        if self.node.is_look_due(now) {
+            self.node.look_at_processors(now, self.cpu_times());
+        }
         if now >= self.reopen_due() {
             self.reopen(now);
         }
         if let Some(journals) = &mut self.journals {
             journals.write(&mut self.node);
         }
+    }
+
+    /// What this process has used of the processors, and may use, if the kernel says so.
+    fn cpu_times(&self) -> Option<CpuTimes> {
+        let CpuAllowance { processors, withheld_ns } = self.cpu_group.as_ref()?.read();
+        Some(CpuTimes { used_ns: Clock::process_cpu_ns(), withheld_ns, quota: processors })
     }
 
     fn flush(&mut self) {
@@ -402,8 +425,12 @@ impl Engine {
                 self.node.link_blocked(Clock::now(), peer);
             }
             if let Some(socket) = &peer_socket.socket {
-                let interest =
-                    if peer_socket.blocked { Interest::ReadWrite } else { Interest::Read };
+                let interest = match (peer_socket.blocked, self.node.is_clogged(peer)) {
+                    (true, true) => Interest::Write,
+                    (true, false) => Interest::ReadWrite,
+                    (false, true) => Interest::Idle,
+                    (false, false) => Interest::Read,
+                };
                 if let Err(error) = self.poller.set_interest(socket, peer_token(peer), interest) {
                     tracing::error!("cannot watch the socket of a peer: {error}");
                 }
@@ -441,80 +468,6 @@ impl Engine {
         self.node.set_tun_mtu(mtu);
     }
 
-    fn read_tun(&mut self) {
-        let stop_at = self.read.packets + PACKETS_IN_A_ROW as u64;
-        for _ in 0..READS_IN_A_ROW {
-            let Some(tun) = self.env.tun.as_ref().filter(|_| self.read.packets < stop_at) else {
-                return;
-            };
-            match tun.recv(&mut self.from_tun) {
-                Ok(0) => return,
-                Ok(packets) => self.read.packets += packets as u64,
-                Err(TunError::Gone { .. }) => {
-                    self.env.tun_gone = true;
-                    return;
-                }
-                Err(error) => {
-                    tracing::debug!("{error}");
-                    return;
-                }
-            }
-            for packet in self.from_tun.packets() {
-                self.read.bytes += packet.len() as u64;
-                let Some(peer) = self.node.packet(&mut self.env, packet) else { continue };
-                if self.node.is_paced(peer) {
-                    self.node.pump(&mut self.env, peer);
-                } else if !self.touched.contains(&peer) {
-                    self.touched.push(peer);
-                }
-            }
-        }
-    }
-
-    /// Reads the listener, or the socket that is connected to a peer, as long as it is the peer's
-    /// turn. What is not read waits in the socket, and is reported again.
-    fn read_socket(&mut self, peer: Option<usize>) {
-        let mut datagrams = 0;
-        for _ in 0..READS_IN_A_ROW {
-            if peer.is_some_and(|peer| !self.node.has_turn(peer)) {
-                return;
-            }
-            let socket = match peer {
-                None => Some(&self.env.listener),
-                Some(peer) => self
-                    .env
-                    .peer_sockets
-                    .get(peer)
-                    .and_then(|peer_socket| peer_socket.socket.as_ref()),
-            };
-            let Some(socket) = socket.filter(|_| datagrams < PACKETS_IN_A_ROW) else { return };
-            let received = socket.recv(&mut self.from_net);
-            if let (Some(peer), Some(error)) = (peer, self.from_net.take_error()) {
-                self.node.unsent(&mut self.env, peer, unsent(&error));
-            }
-            match received {
-                Ok(0) => return,
-                Ok(count) => datagrams += count,
-                Err(error) => {
-                    tracing::warn!("receiving failed: {error}");
-                    return;
-                }
-            }
-            // Between its making and its being connected a socket may be given datagrams of
-            // others: the sender's address distinguishes them.
-            let connected = peer.and_then(|peer| Some((peer, self.node.endpoint(peer)?)));
-            let (read_at, read_at_unix_ns) = (Clock::now(), Clock::unix_ns());
-            for Received { source, came_at_unix_ns, bytes } in self.from_net.datagrams() {
-                let known = connected.filter(|(_, at)| *at == source).map(|(peer, _)| peer);
-                // The clock of the day may have been set meanwhile.
-                let waited_ns = came_at_unix_ns.map(|at| read_at_unix_ns.saturating_sub(at));
-                let waited_ns = waited_ns.filter(|&ns| ns < WAITED_NS_MAX);
-                self.env.came_at = waited_ns.map(|ns| read_at.before_ns(ns));
-                self.node.datagram(&mut self.env, known, source, bytes);
-            }
-        }
-    }
-
     /// The worker or the resolver has something for us.
     fn on_woken(&mut self) {
         self.waker.drain();
@@ -529,19 +482,21 @@ impl Engine {
         while let Some(trial) = self.env.trials.finished() {
             self.node.tried(Clock::now(), &trial);
         }
-        while let Some(mut job) = self.env.worker.finished() {
-            if let Some(done) = job.in_context.take() {
-                let peer = done.ticket.peer;
-                self.node.compressed_in_context(Clock::now(), done);
-                self.touch(peer);
-                continue;
+        while let Some(job) = self.env.workers.finished() {
+            match job {
+                Job::Batch(done) => {
+                    let peer = done.ticket.peer;
+                    self.node.compressed_in_context(Clock::now(), *done);
+                    self.touch(peer);
+                }
+                Job::Decode(done) => self.node.decoded_in_context(&mut self.env, done),
+                Job::Packet(job) => {
+                    let result = job.result.map(|len| len.map(|len| &job.out[..len]));
+                    self.node.compressed(Clock::now(), job.ticket, result, job.took_ns);
+                    self.touch(job.ticket.peer);
+                    self.env.workers.recycle(*job);
+                }
             }
-            if let Some(ticket) = job.ticket {
-                let result = job.result.map(|len| len.map(|len| &job.out[..len]));
-                self.node.compressed(Clock::now(), ticket, result, job.took_ns);
-                self.touch(ticket.peer);
-            }
-            self.env.worker.recycle(job);
         }
     }
 

@@ -25,12 +25,14 @@ mod inbound;
 mod keyed;
 mod link;
 mod loss;
+mod memory;
 mod outbound;
 mod pacer;
 mod path_mtu;
 mod peer;
 mod prefixes;
 mod problems;
+mod processors;
 mod pump;
 mod reassembly;
 mod reorder;
@@ -44,12 +46,13 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-pub use contexts::{CodecTrial, ContextJob};
+pub use contexts::{CodecTrial, ContextJob, DecodeJob};
 pub use diagnosis::{Parting, Unsent};
 pub use env::{CompressJob, Compression, Destination, Env, NodeEvent, Ticket};
 pub use pacer::{Pacer, Pacing};
 pub use peer::Patience;
 pub use problems::Finding;
+pub use processors::CpuTimes;
 
 use std::net::SocketAddr;
 
@@ -62,9 +65,11 @@ use ipnet::IpNet;
 
 use crate::config::{ClassConfig, Config, FailMode, PeerConfig, PublicKey, Secret};
 use crate::trust::{Identity, RandomSource};
+use memory::HistoryMemory;
 use peer::Peer;
 use prefixes::{Prefixes, Routes};
 use problems::Problems;
+use processors::Processors;
 use saturation::Saturation;
 use store::Store;
 
@@ -125,7 +130,11 @@ pub struct Node {
     generations: u64,
     /// The peer that comes first in this turn.
     first_turn: usize,
+    /// The next peer may be asked to send without models from now on.
+    may_withdraw_at: Instant,
+    history: HistoryMemory,
     saturation: Saturation,
+    processors: Processors,
 }
 
 impl std::fmt::Debug for Node {
@@ -171,7 +180,10 @@ impl Node {
             flow_seed: u64::from_le_bytes(seed),
             generations: 0,
             first_turn: 0,
+            may_withdraw_at: Instant::ZERO,
+            history: HistoryMemory::default(),
             saturation: Saturation::new(),
+            processors: Processors::new(),
         };
         node.identify(config, random);
         for (peer, &endpoint) in config.peers.iter().zip(endpoints) {
@@ -317,25 +329,10 @@ impl Node {
         self.peers.iter().all(|peer| peer.removed || peer.port.is_empty())
     }
 
-    /// When [`Node::timers`] or [`Node::pump_all`] must be called next, if nothing happens
-    /// before.
+    /// When [`Node::serve_due`] must be called next, if nothing happens before.
     pub fn deadline(&self) -> Instant {
-        let of_peer = |peer: &Peer| {
-            let timers = peer.deadline(self.patience);
-            if peer.handshake.current().is_none() || peer.pacer.is_blocked() {
-                return timers;
-            }
-            let ready_at = peer.pacer.ready_at();
-            // While others wait, what was lost with its context comes after them.
-            let is_lost = peer.contexts.outgoing.has_lost() && peer.port.is_empty();
-            let is_again = is_lost || !peer.to_retransmit.is_empty();
-            let again = if is_again { ready_at } else { Instant::FAR_FUTURE };
-            // Either the link can't take a frame yet, or what waits is held back.
-            let frame_at = peer.held_until.unwrap_or(ready_at);
-            let frame = if peer.port.can_send() { frame_at } else { Instant::FAR_FUTURE };
-            timers.min(again).min(frame)
-        };
-        self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
+        let all = self.peers.iter().map(|peer| peer.due_at(self.patience));
+        all.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// True if each packet for a peer should be pumped separately: datagrams leave at a rate that is

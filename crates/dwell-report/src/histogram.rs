@@ -48,11 +48,13 @@ impl Histogram {
     }
 
     /// Records a time.
+    #[inline]
     pub fn record(&mut self, ns: u64) {
         self.record_many(ns, 1);
     }
 
     /// Records the same time `count` times.
+    #[inline]
     pub fn record_many(&mut self, ns: u64, count: u64) {
         if count == 0 {
             return;
@@ -97,6 +99,13 @@ impl Histogram {
             return 0;
         }
         self.buckets.value_at_quantile(quantile).clamp(self.min_ns, self.max_ns)
+    }
+
+    /// Returns the times recorded in ascending order, with their numbers; each is off by less than 1 %.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let buckets = self.buckets.iter_recorded();
+        buckets
+            .map(|it| (it.value_iterated_to().clamp(self.min_ns, self.max_ns), it.count_at_value()))
     }
 
     /// Returns the distribution in a few numbers.

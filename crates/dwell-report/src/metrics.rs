@@ -47,6 +47,15 @@ fn of_node(page: &mut Page, status: &Status) {
     let help = "Bytes of packets through the interface; in are those for a peer.";
     page.counter("dwell_tun_bytes_total", help, &[("direction", "in")], tun.rx_bytes);
     page.counter("dwell_tun_bytes_total", help, &[("direction", "out")], tun.tx_bytes);
+    let history = &status.history;
+    let help = "Memory of the contexts with all peers.";
+    page.gauge("dwell_history_memory_bytes", help, &[], f(history.memory_bytes));
+    if let Some(bytes) = history.memory_bytes_max {
+        let help = "Memory that the contexts with all peers may take.";
+        page.gauge("dwell_history_memory_max_bytes", help, &[], f(bytes));
+    }
+    let help = "Contexts that were given up for others.";
+    page.counter("dwell_history_evicted_total", help, &[], history.evicted);
     for (reason, &count) in &status.drops {
         let help = "Packets and datagrams dropped before a peer was known.";
         page.counter("dwell_dropped_total", help, &[("reason", reason)], count);

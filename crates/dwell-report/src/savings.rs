@@ -11,6 +11,8 @@ use crate::status::{Saved, SavingsStatus};
 
 /// The days that are kept one by one.
 const DAYS_MAX: usize = 31;
+/// A clock with an earlier day was not set yet: the first of January 2026.
+const SET_DAY_MIN: u32 = 20_454;
 /// The length of each of the two lines.
 pub const SLOT_LEN: usize = 4_096;
 /// The two of them.
@@ -36,10 +38,16 @@ impl Savings {
 
     /// Adds what was saved on this day.
     pub fn add(&mut self, day: u32, saved: Saved) {
+        add(&mut self.total, saved);
+        if day < SET_DAY_MIN {
+            return;
+        }
         // Days that have not come were noted by a clock that was wrong.
         self.days.retain(|&noted, _| noted <= day);
-        self.first_day = self.first_day.min(day);
-        add(&mut self.total, saved);
+        self.first_day = match self.first_day {
+            first if first < SET_DAY_MIN => day,
+            first => first.min(day),
+        };
         add(self.days.entry(day).or_default(), saved);
         while self.days.len() > DAYS_MAX {
             self.days.pop_first();
@@ -114,35 +122,46 @@ mod tests {
         Saved { plain_bytes, taken_bytes }
     }
 
+    fn at(day: u32) -> u32 {
+        SET_DAY_MIN + day
+    }
+
     #[test]
     fn days_add_up() {
-        let mut savings = Savings::new(100);
-        for day in 100..150 {
+        let mut savings = Savings::new(at(100));
+        for day in at(100)..at(150) {
             savings.add(day, of(10, 4));
             savings.add(day, of(10, 4));
         }
-        let status = savings.status(149);
+        let status = savings.status(at(149));
         assert_eq!(
             (status.today, status.days_30, status.total),
             (of(20, 8), of(600, 240), of(1000, 400))
         );
         assert_eq!((status.total_days, status.total.net_bytes()), (50, 600));
-        let later = savings.status(160);
+        let later = savings.status(at(160));
         assert_eq!((later.today, later.days_30), (of(0, 0), of(380, 152)));
         assert_eq!(of(1, 5).net_bytes(), -4);
     }
 
     #[test]
     fn a_clock_that_was_wrong_spoils_no_sum() {
-        let mut savings = Savings::new(100);
-        savings.add(100, of(10, 5));
-        savings.add(9_000, of(10, 5));
-        savings.add(101, of(10, 5));
-        let status = savings.status(101);
+        let mut savings = Savings::new(at(100));
+        savings.add(at(100), of(10, 5));
+        savings.add(at(9_000), of(10, 5));
+        savings.add(at(101), of(10, 5));
+        let status = savings.status(at(101));
         assert_eq!((status.today, status.days_30), (of(10, 5), of(20, 10)));
         assert_eq!(status.total, of(30, 15), "nothing that was saved is lost");
+        // A machine without a clock of its own begins in 1970.
         savings.add(3, of(1, 1));
-        assert_eq!(savings.status(3).total_days, 1);
+        let status = savings.status(at(102));
+        assert_eq!((status.total_days, status.days_30), (3, of(20, 10)));
+        assert_eq!(status.total, of(31, 16));
+        let mut early = Savings::new(3);
+        early.add(3, of(1, 1));
+        early.add(at(7), of(1, 1));
+        assert_eq!(early.status(at(7)).total_days, 1);
     }
 
     /// Writes as the file is written.
@@ -153,9 +172,9 @@ mod tests {
 
     #[test]
     fn half_a_line_is_as_good_as_the_one_before() {
-        let mut savings = Savings::new(1);
+        let mut savings = Savings::new(at(1));
         let mut file = vec![0; FILE_LEN];
-        for day in 1..=40 {
+        for day in at(1)..=at(40) {
             savings.add(day, of(u64::MAX / 64, u64::MAX / 128));
             let before = savings.clone();
             write(&mut file, &mut savings);
@@ -192,8 +211,8 @@ mod tests {
         #[test]
         fn damage_is_noticed(bytes in vec(any::<u8>(), 0..300), at in 0..FILE_LEN, byte: u8) {
             prop_assert_eq!(Savings::read(&bytes), None);
-            let mut savings = Savings::new(7);
-            savings.add(7, of(100, 50));
+            let mut savings = Savings::new(SET_DAY_MIN);
+            savings.add(SET_DAY_MIN, of(100, 50));
             let mut file = vec![b' '; FILE_LEN];
             write(&mut file, &mut savings);
             let first = savings.clone();

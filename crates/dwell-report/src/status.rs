@@ -45,6 +45,9 @@ pub struct Status {
     pub savings: SavingsStatus,
     /// The interface to the network that it serves.
     pub tun: TunStatus,
+    /// The memory of the contexts with all peers.
+    #[serde(default)]
+    pub history: HistoryStatus,
     /// Packets and datagrams that were dropped before a peer was known, by reason.
     pub drops: BTreeMap<String, u64>,
     /// The problems of the node itself, the oldest first.
@@ -66,11 +69,25 @@ impl Default for Status {
             configuration: ConfigurationStatus::default(),
             savings: SavingsStatus::default(),
             tun: TunStatus::default(),
+            history: HistoryStatus::default(),
             drops: BTreeMap::new(),
             problems: Vec::new(),
             peers: Vec::new(),
         }
     }
+}
+
+/// The memory of the contexts with all peers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistoryStatus {
+    /// Bytes that they take now.
+    pub memory_bytes: u64,
+    /// Bytes that they may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<u64>,
+    /// Contexts that were given up for others.
+    pub evicted: u64,
 }
 
 /// The TUN interface. `rx` counts the packets that the node reads from it, which go to a peer.

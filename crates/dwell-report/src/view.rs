@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use crate::human::{self, NOTHING};
 use crate::status::{
-    DictionaryStatus, PeerState, PeerStatus, ProblemStatus, RateSource, RecentLoss, RxStatus,
-    Status,
+    DictionaryStatus, HistoryStatus, PeerState, PeerStatus, ProblemStatus, RateSource, RecentLoss,
+    RxStatus, Status,
 };
 use crate::table::{Column, Table};
 
@@ -55,10 +55,25 @@ fn node_lines(status: &Status) -> String {
         human::count(tun.tx_packets),
         human::bytes(tun.tx_bytes)
     );
+    out += &history_line(&status.history);
     if let Some(reasons) = reasons(drops.iter().map(|(reason, &count)| (reason, count))) {
         let _ = writeln!(out, "dropped before a peer was known: {reasons}");
     }
     out
+}
+
+/// The memory of all contexts, if there are any.
+fn history_line(history: &HistoryStatus) -> String {
+    let HistoryStatus { memory_bytes, memory_bytes_max, evicted } = *history;
+    if memory_bytes == 0 && evicted == 0 {
+        return String::new();
+    }
+    let of = memory_bytes_max.map_or_else(String::new, |max| format!(" of {}", human::bytes(max)));
+    let given_up = match evicted {
+        0 => String::new(),
+        _ => format!(", {} contexts given up for others", human::count(evicted)),
+    };
+    format!("history: {}{of}{given_up}\n", human::bytes(memory_bytes))
 }
 
 /// Lists the problems and their remedies: before anything else, since they explain the rest.
@@ -424,6 +439,7 @@ hub: path_mtu for 12.00 s: Datagrams of 1472 bytes do not arrive there. Raise th
 
 site-a: dwell 0.1.0, running for 1 h 0 min, 1.0 % of a CPU
 dwell0: MTU 1420, offload on, read 1,000 packets (1.2 MB), wrote 900 packets (90.0 kB)
+history: 5.0 MB of 67.1 MB, 2 contexts given up for others
 dropped before a peer was known: no_route 3
 
 peer  state  endpoint           security  scheme  codec       rate  round trip  last received

@@ -22,6 +22,7 @@ const ARRIVALS: u8 = 9;
 
 /// Flag of a context report, bit 0: the generation cannot go on.
 const CONTEXT_LOST: u8 = 1;
+const CONTEXT_EMPTY: u8 = 2;
 
 /// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +150,9 @@ pub struct ContextReport {
     pub generation: u8,
     /// True if this generation cannot go on: the sender of the context must begin a new one.
     pub is_lost: bool,
+    /// True if the ring holds nothing, so that no generation can begin from it, whatever has gone through the
+    /// context before.
+    pub is_empty: bool,
     /// The next number that is expected: what comes before it was delivered or given up.
     pub next_number: u64,
     /// The number of bytes that have gone through the context up to now.
@@ -251,7 +255,8 @@ impl Control {
                 put(&numbers.bits.to_be_bytes());
             }
             Self::ContextReport(report) => {
-                let flags = if report.is_lost { CONTEXT_LOST } else { 0 };
+                let lost = if report.is_lost { CONTEXT_LOST } else { 0 };
+                let flags = lost | if report.is_empty { CONTEXT_EMPTY } else { 0 };
                 put(&[CONTEXT_REPORT, report.context, report.generation, flags]);
                 put(&report.next_number.to_be_bytes());
                 put(&report.ring_offset.to_be_bytes());
@@ -289,13 +294,17 @@ impl Control {
             CLOSE => Self::Close { reason: rest.u8()?.into() },
             MISSING => Self::Missing(Numbers { first: rest.u64()?, bits: rest.u64()? }),
             GONE => Self::Gone(Numbers { first: rest.u64()?, bits: rest.u64()? }),
-            CONTEXT_REPORT => Self::ContextReport(ContextReport {
-                context: rest.u8()?,
-                generation: rest.u8()?,
-                is_lost: rest.u8()? & CONTEXT_LOST != 0,
-                next_number: rest.u64()?,
-                ring_offset: rest.u64()?,
-            }),
+            CONTEXT_REPORT => {
+                let (context, generation, flags) = (rest.u8()?, rest.u8()?, rest.u8()?);
+                Self::ContextReport(ContextReport {
+                    context,
+                    generation,
+                    is_lost: flags & CONTEXT_LOST != 0,
+                    is_empty: flags & CONTEXT_EMPTY != 0,
+                    next_number: rest.u64()?,
+                    ring_offset: rest.u64()?,
+                })
+            }
             ARRIVALS => Self::Arrivals(Arrivals::read(&mut rest)?),
             subtype => Self::Unknown { subtype },
         })
@@ -398,11 +407,16 @@ pub(crate) mod tests {
             any::<u8>().prop_map(|code| Control::Close { reason: code.into() }),
             any::<(u64, u64)>().prop_map(|(first, bits)| Control::Missing(Numbers { first, bits })),
             any::<(u64, u64)>().prop_map(|(first, bits)| Control::Gone(Numbers { first, bits })),
-            any::<(u8, u8, bool, u64, u64)>().prop_map(
-                |(context, generation, is_lost, next_number, ring_offset)| {
-                    let report =
-                        ContextReport { context, generation, is_lost, next_number, ring_offset };
-                    Control::ContextReport(report)
+            any::<(u8, u8, [bool; 2], u64, u64)>().prop_map(
+                |(context, generation, [is_lost, is_empty], next_number, ring_offset)| {
+                    Control::ContextReport(ContextReport {
+                        context,
+                        generation,
+                        is_lost,
+                        is_empty,
+                        next_number,
+                        ring_offset,
+                    })
                 }
             ),
             (10u8..).prop_map(|subtype| Control::Unknown { subtype }),

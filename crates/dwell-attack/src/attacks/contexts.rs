@@ -213,6 +213,7 @@ fn truth(context: u8, came: &Came) -> ContextReport {
         context,
         generation: came.generation,
         is_lost: false,
+        is_empty: false,
         next_number: came.next,
         ring_offset: came.offset,
     }
@@ -233,7 +234,7 @@ fn lie(rng: &mut Rng, came: &Came, truth: ContextReport) -> ContextReport {
         // before it.
         2 => ContextReport { is_lost: came.began_at.elapsed() > LASTS, ..truth },
         // Not even what each begins from was there.
-        3 => ContextReport { is_lost: true, ring_offset: 0, ..truth },
+        3 => ContextReport { is_lost: true, ring_offset: 0, is_empty: any >= 1 << 63, ..truth },
         4 => {
             let offset = came.offset;
             let offsets = [u64::MAX, 1 << 63, offset + 1, offset / 2, 2 * offset, 0, any];
@@ -248,6 +249,7 @@ fn lie(rng: &mut Rng, came: &Came, truth: ContextReport) -> ContextReport {
         _ => ContextReport {
             generation: any as u8,
             is_lost: rng.chance(0.5),
+            is_empty: rng.chance(0.5),
             next_number: rng.next_u64() >> rng.below(64),
             ring_offset: rng.next_u64() >> rng.below(64),
             ..truth

@@ -144,7 +144,7 @@ fn number(
 }
 
 /// Returns true if somebody listens there, as this host sees it.
-fn listens(host: &Host, address: SocketAddr) -> anyhow::Result<bool> {
+pub(super) fn listens(host: &Host, address: SocketAddr) -> anyhow::Result<bool> {
     Ok(host.run(|| TcpStream::connect(address).is_ok())?)
 }
 

@@ -106,12 +106,8 @@ pub(super) fn tunnel(bed: &Bed<'_>) -> anyhow::Result<Other> {
 
 /// Starts forwarding of TCP connections to all ports of downloads, and waits until it is ready.
 pub(super) fn forward(bed: &Bed<'_>) -> anyhow::Result<Ends> {
-    let option = |port| {
-        let (from, to) = (SocketAddr::from((ENTRANCE, port)), content(port));
-        ["-L".to_owned(), format!("{from}:{to}")]
-    };
-    let options: Vec<String> = ports().flat_map(option).collect();
-    let mut ends = connect(bed, &options)?;
+    let both = |port| (SocketAddr::from((ENTRANCE, port)), content(port));
+    let mut ends = forward_to(bed, &ports().map(both).collect::<Vec<_>>())?;
     let end = Instant::now() + PATIENCE;
     // They are opened one after the other.
     let last = ports().last().context("downloads have ports")?;
@@ -119,6 +115,12 @@ pub(super) fn forward(bed: &Bed<'_>) -> anyhow::Result<Ends> {
         ends.still_hopeful(bed, end)?;
     }
     Ok(ends)
+}
+
+/// Starts forwarding of TCP connections from addresses of the receiver's end to others.
+pub(crate) fn forward_to(bed: &Bed<'_>, all: &[(SocketAddr, SocketAddr)]) -> anyhow::Result<Ends> {
+    let option = |(from, to): &(SocketAddr, SocketAddr)| ["-L".to_owned(), format!("{from}:{to}")];
+    connect(bed, &all.iter().flat_map(option).collect::<Vec<_>>())
 }
 
 fn connect(bed: &Bed<'_>, what: &[String]) -> anyhow::Result<Ends> {

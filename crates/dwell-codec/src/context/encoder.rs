@@ -208,6 +208,13 @@ impl ContextEncoder {
         Some(Base { offset, len: len as u32 })
     }
 
+    /// Returns the longest base at this offset for a generation of any kind, which may take less: not longer than
+    /// [`CONTEXT_BASE_LEN_MAX`], whatever the present generation is; otherwise as [`base_at`](Self::base_at).
+    pub fn ring_at(&self, offset: u64) -> Option<Base> {
+        let len = self.ring.len_before(offset)?.min(CONTEXT_BASE_LEN_MAX as usize);
+        Some(Base { offset, len: len as u32 })
+    }
+
     /// Compresses a batch and appends the bytes that the decoder needs for all of it to `out`: at
     /// most [`context_bound`] bytes, and none for an empty batch. The offset moves on by the
     /// batch's length.

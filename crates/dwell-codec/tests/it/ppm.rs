@@ -27,6 +27,27 @@ fn exchange(encoder: &mut ContextEncoder, decoder: &mut ContextDecoder, batch: &
     payload.len()
 }
 
+/// Behind a model, zstd begins from as much as behind itself.
+#[test]
+fn what_a_model_has_read_is_in_the_ring_for_zstd() {
+    let text = text(100_000);
+    let (mut encoder, mut decoder) = ends();
+    encoder.begin_ppm(PPM, Base::default()).unwrap();
+    decoder.begin_ppm(PPM, Base::default()).unwrap();
+    for batch in text[..60_000].chunks(1_400) {
+        exchange(&mut encoder, &mut decoder, batch);
+    }
+    assert_eq!(encoder.base_at(60_000).unwrap().len as usize, PPM_PRIME_LEN_MAX);
+    let base = encoder.ring_at(60_000).unwrap();
+    assert_eq!(base.len, 60_000.min(1 << ZSTD.window_log));
+    encoder.begin(ZSTD, base).unwrap();
+    decoder.begin(ZSTD.window_log, base).unwrap();
+    for batch in text[60_000..].chunks(1_400) {
+        exchange(&mut encoder, &mut decoder, batch);
+    }
+    assert_eq!(encoder.ring_at(100_001), None);
+}
+
 #[test]
 fn generations_of_both_codecs_follow_each_other_from_the_ring() {
     let text = text(400_000);

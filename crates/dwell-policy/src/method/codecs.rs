@@ -23,6 +23,22 @@ const SAVING_MAX: f64 = 0.995;
 const REFERRING_COST: f64 = 1.4;
 const REFERRING_RATIO: f64 = 0.92;
 
+/// The cost of each byte that a block may refer to, relative to that of its own bytes; and the length
+/// of a full history, relative to that of a full block.
+const HISTORY_COST: f64 = 0.25;
+const HISTORY_BLOCKS: f64 = 2.0;
+
+/// Returns the bytes that compressing a block costs as much as, in terms of full blocks with a full
+/// history: what is referred to has to be read, however short the block is.
+fn work_len(refers: bool, len: usize, history_len: usize) -> f64 {
+    match refers {
+        false => len as f64,
+        true => {
+            (len as f64 + HISTORY_COST * history_len as f64) / (1.0 + HISTORY_COST * HISTORY_BLOCKS)
+        }
+    }
+}
+
 /// The codec with which a block is compressed. `C` is the world's name for a codec and its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice<C> {
@@ -60,6 +76,8 @@ pub struct Measured<C> {
     pub choice: Choice<C>,
     /// The length before, in bytes; not zero.
     pub original_len: usize,
+    /// The length of what it could refer to, in bytes.
+    pub history_len: usize,
     /// The length of what is sent of it, in bytes: `original_len` if the result is of no use.
     pub used_len: usize,
     /// The time that it took, in nanoseconds.
@@ -103,6 +121,11 @@ impl<C: Copy> CodecEstimate<C> {
         CodecPoint::new(self.cost_ns, 1.0 - self.saving)
     }
 
+    /// Returns the time that compressing a block of this length takes, in nanoseconds.
+    pub(super) fn work_ns(&self, len: usize, history_len: usize) -> f64 {
+        self.cost_ns * work_len(self.choice.refers, len, history_len)
+    }
+
     /// Follows a measurement of the same codec with the opposite use of references.
     fn follow(&mut self, sibling: &Self) {
         let (cost, ratio) = match self.choice.refers {
@@ -133,7 +156,8 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         let Some(at) = self.codecs.iter().position(|e| e.choice == result.choice) else { return };
         let len = result.original_len as f64;
         let ratio = result.used_len as f64 / len;
-        let cost_ns = result.took_ns as f64 / len;
+        let work_len = work_len(result.choice.refers, result.original_len, result.history_len);
+        let cost_ns = result.took_ns as f64 / work_len;
         let first = self.codecs[at].age.is_none();
         let gain = if first { 1.0 } else { GAIN };
         let here = &mut self.codecs[at];
@@ -175,7 +199,13 @@ mod tests {
 
     fn result(codec: Codec, compressed_len: Option<usize>, took_ns: u64) -> Measured<Codec> {
         let used_len = compressed_len.unwrap_or(1000);
-        Measured { choice: Choice::alone(codec), original_len: 1000, used_len, took_ns }
+        Measured {
+            choice: Choice::alone(codec),
+            original_len: 1000,
+            history_len: 2000,
+            used_len,
+            took_ns,
+        }
     }
 
     fn prior(codec: Codec, cost_ns: f64, saving: f64, may_refer: bool) -> Prior<Codec> {

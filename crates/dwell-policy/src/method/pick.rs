@@ -2,29 +2,36 @@
 //!
 //! A running context has one codec until it begins again, so its codecs can't be mixed batch by batch as
 //! those of a stream's blocks are: one is used, and what it lacks the time for goes raw. Which of them
-//! carries most is [`Bound`]'s linear programme with two points, raw and that codec. What the others
+//! carries most is the linear programme of [`Processor::carried`], with raw and that codec. What the others
 //! would bring is not guessed: now and then they are *tried* on what went through the context, beside the
 //! traffic, and what is measured of the one in use says how much of that comes true.
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 
-use super::TrialBudget;
-use super::bound::{Bound, CodecPoint};
+use super::bound::CodecPoint;
+use super::{Processor, TrialBudget};
 
-/// The share of a processor that compressing may take: the rest is for all else that a packet costs, and for
-/// what measurements don't see.
-const CPU_SHARE: f64 = 0.7;
 /// Another codec has to carry so many times more.
 const GAIN_MIN: f64 = 1.03;
 /// That has to be so for this long: what is measured varies.
 const BETTER_NS_MIN: u64 = SECOND_NS / 4;
 /// A codec is used for so long at least, ...
 const USED_NS_MIN: u64 = SECOND_NS;
-/// ... and twice as long each time that one comes back which was used before, if nothing else seems to have changed by so
-/// many times since: where several are about as good, what is measured would have them take turns.
+/// ... and twice as long each time that one comes back which was used before: where several are about as good, what is
+/// measured would have them take turns. Half as long each time that none was better for so long, and a minute at least.
 const USED_NS_MAX: u64 = 300 * SECOND_NS;
+const CALM_NS_MIN: u64 = 60 * SECOND_NS;
+/// If the ratio has changed by so many times since, ...
 const STEP: f64 = 2.0;
+/// ... the link's rate, ...
+const LINK_STEP: f64 = 1.25;
+/// ... or the processor time that may be had, what was learned of changes is of no use any more. (Two contexts that wait
+/// for each other by turns have half of it or all.)
+const CPU_STEP: f64 = 3.0;
+/// What changes of the processor so soon after a codec was changed comes of that: jobs wait for longer ones, and how long
+/// they did is forgotten as slowly as [`super::Slowdown`] fades.
+const SETTLE_NS: u64 = 6 * SECOND_NS;
 /// The bytes that have to be there for a trial, which is as many as are worth trying on; or so many if they take
 /// this long to come.
 const TRIAL_BYTES: u64 = 192 << 10;
@@ -105,6 +112,22 @@ impl Truth {
     }
 }
 
+/// That under which the choice was made: bytes a second, the ratio of what was tried, and processors.
+#[derive(Clone, Copy, Debug)]
+struct Conditions {
+    link: f64,
+    ratio: f64,
+    processors: f64,
+}
+
+impl Conditions {
+    fn differs(self, before: Self) -> bool {
+        differs(self.link / before.link, LINK_STEP)
+            || differs(self.ratio / before.ratio, STEP)
+            || differs(self.processors / before.processors, CPU_STEP)
+    }
+}
+
 impl<C> Candidate<C> {
     fn point(&self) -> Option<CodecPoint> {
         self.ratio.map(|ratio| CodecPoint::new(self.cost_ns, ratio))
@@ -135,10 +158,14 @@ pub struct CodecPick<C> {
     candidates: Vec<Candidate<C>>,
     present: usize,
     since: Instant,
-    /// How long it is used at least, and the link and the ratio (of what was tried) by which that began to grow.
+    /// How long it is used at least, and by what that began to grow.
     used_ns_min: u64,
-    step_from: Option<(f64, f64)>,
+    step_from: Option<Conditions>,
     step_at: Option<Instant>,
+    /// The bytes that had been compressed at the latest look at them.
+    step_bytes: u64,
+    /// Since when none was better.
+    calm_since: Instant,
     /// Those that were used since then, bit by bit.
     used: u64,
     /// One that carries enough more, and since when.
@@ -159,8 +186,7 @@ pub struct CodecPick<C> {
     all_bytes: u64,
     budget: TrialBudget,
     is_trying: bool,
-    /// How many times longer compressing takes than the processor works at it.
-    slowdown: f64,
+    processor: Processor,
 }
 
 impl<C: Copy + PartialEq> CodecPick<C> {
@@ -180,6 +206,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             used_ns_min: USED_NS_MIN,
             step_from: None,
             step_at: None,
+            step_bytes: 0,
+            calm_since: Instant::ZERO,
             used: 0,
             better: None,
             original: 0.0,
@@ -195,7 +223,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             all_bytes: 0,
             budget: TrialBudget::new(TRIAL_PART, TRIAL_SAVED_NS_MAX),
             is_trying: false,
-            slowdown: 1.0,
+            processor: Processor::default(),
         }
     }
 
@@ -220,6 +248,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             used_ns_min,
             step_from,
             step_at,
+            calm_since: Instant::ZERO,
             used,
             ..self.clone()
         }
@@ -240,10 +269,9 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.all_bytes = self.all_bytes.saturating_add(original_len);
     }
 
-    /// Compressing takes this many times longer than the processor works at it: it has others to serve, or
-    /// a quota.
-    pub fn set_slowdown(&mut self, slowdown: f64) {
-        self.slowdown = slowdown.max(1.0);
+    /// Compressing has so much of a processor from now on.
+    pub fn set_processor(&mut self, processor: Processor) {
+        self.processor = processor;
     }
 
     /// What is measured of the codec in use.
@@ -263,11 +291,11 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let Some(link) = link.filter(|&link| self.is_time(now, link)) else { return Vec::new() };
         let measured = self.measured();
         let ratio = measured.map_or(1.0, |it| it.ratio);
-        let slower = |it: CodecPoint| CodecPoint::new(it.cost_ns * self.slowdown, it.ratio);
-        let least = measured.map_or(link, |it| carried(link, slower(it)));
+        let carried = |point: CodecPoint| self.processor.carried(link, point).rate;
+        let least = measured.map_or(link, carried);
         let may_be_better = |(at, it): &(usize, &Candidate<C>)| {
-            let point = CodecPoint::new(it.cost_ns * self.slowdown, LEFT_MIN * ratio);
-            *at == self.present || is_possible(it.codec) && carried(link, point) > least
+            let point = CodecPoint::new(it.cost_ns, LEFT_MIN * ratio);
+            *at == self.present || is_possible(it.codec) && carried(point) > least
         };
         let all = self.candidates.iter().enumerate();
         let list: Vec<_> = all.filter(may_be_better).map(|(_, it)| it.codec).collect();
@@ -287,7 +315,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         }
         let Some(before) = self.tried_at else { return true };
         let drifts = self.drifts(now);
-        let needed_ns = (self.trial_ns as f64 * self.slowdown) as u64;
+        let needed_ns = (self.trial_ns as f64 * self.processor.slowdown()) as u64;
         let pause_ns = (TRIAL_CALM_PART * TRIAL_PART).saturating_mul(self.trial_ns);
         let pause_ns = pause_ns.clamp(TRIAL_CALM_NS_MIN, TRIAL_NS_MAX);
         let is_other = drifts || differs(link / self.link_then, LINK_DRIFT);
@@ -309,7 +337,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     pub fn tried(&mut self, now: Instant, results: &[Tried<C>], took_ns: u64) {
         (self.is_trying, self.trial_ns, self.tried_at) = (false, took_ns, Some(now));
         // A processor of which little may be had is busy with it for longer.
-        self.budget.spend(now, (took_ns as f64 * self.slowdown) as u64);
+        self.budget.spend(now, (took_ns as f64 * self.processor.slowdown()) as u64);
         for result in results {
             let found = self.candidates.iter_mut().find(|it| it.codec == result.codec);
             if let Some(candidate) = found {
@@ -326,8 +354,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let is_known = at == self.present || self.candidates[at].truth.is_some();
         let of = self.candidates.get(if is_known { at } else { self.present })?;
         let truth = of.truth.map_or(Truth { cost: 1.0, ratio: 1.0 }, |it| it.1);
-        let cost_ns = tried.cost_ns * truth.cost * self.slowdown;
-        Some(carried(link, CodecPoint::new(cost_ns, (tried.ratio * truth.ratio).min(1.0))))
+        let ratio = (tried.ratio * truth.ratio).min(1.0);
+        Some(self.processor.carried(link, CodecPoint::new(tried.cost_ns * truth.cost, ratio)).rate)
     }
 
     /// Notes how what was tried comes true of the codec in use, and forgets what was so of others long ago.
@@ -367,24 +395,45 @@ impl<C: Copy + PartialEq> CodecPick<C> {
                 let (_, since) = *self.better.insert(before.unwrap_or((at, now)));
                 let is_first = self.since == Instant::ZERO;
                 let is_better = now.since_ns(since) >= BETTER_NS_MIN;
+                self.calm_since = now;
                 if is_first || is_better && now.since_ns(self.since) >= self.used_ns_min {
                     self.use_(now, at);
                 }
             }
             (Some((_, at)), None) => self.use_(now, at),
-            _ => self.better = None,
+            _ => self.calm(now),
         }
         self.present()
     }
 
-    /// If the link or the content is another than before, what was learned of changes is of no use any more.
+    /// None is better.
+    fn calm(&mut self, now: Instant) {
+        self.better = None;
+        if now.since_ns(self.calm_since) >= self.used_ns_min.max(CALM_NS_MIN) {
+            self.used_ns_min = (self.used_ns_min / 2).max(USED_NS_MIN);
+            self.calm_since = now;
+        }
+    }
+
+    /// If the link, the processor or the content is another than before, what was learned of changes is of no use any
+    /// more.
     fn notice_step(&mut self, now: Instant, link: f64) {
         let Some(measured) = self.measured() else { return };
-        let (link_before, ratio_before) = *self.step_from.get_or_insert((link, measured.ratio));
-        if !differs(link / link_before, STEP) && !differs(measured.ratio / ratio_before, STEP) {
+        // While nothing is compressed nothing is learned of what that takes.
+        if std::mem::replace(&mut self.step_bytes, self.all_bytes) == self.all_bytes {
+            return;
+        }
+        let (ratio, processors) = (measured.ratio, self.processor.processors());
+        let present = Conditions { link, ratio, processors };
+        let before = self.step_from.get_or_insert(present);
+        if now.since_ns(self.since) < SETTLE_NS {
+            before.processors = processors;
+        }
+        let before = *before;
+        if !present.differs(before) {
             self.step_at = None;
         } else if now.since_ns(*self.step_at.get_or_insert(now)) >= BETTER_NS_MIN {
-            (self.step_from, self.step_at) = (Some((link, measured.ratio)), None);
+            (self.step_from, self.step_at) = (Some(present), None);
             (self.used_ns_min, self.used) = (USED_NS_MIN, 0);
         }
     }
@@ -402,10 +451,11 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         }
         self.used |= bit(self.present) | bit(at);
         (self.present, self.since, self.better) = (at, now, None);
+        self.calm_since = now;
         self.ratio_then = self.measured().map(|it| it.ratio);
         // A codec that leaves less is no other content.
-        if let (Some((_, ratio)), Some(is), Some(was)) = (&mut self.step_from, is, was) {
-            *ratio *= is.ratio / was.ratio;
+        if let (Some(from), Some(is), Some(was)) = (&mut self.step_from, is, was) {
+            from.ratio *= is.ratio / was.ratio;
         }
     }
 }
@@ -415,16 +465,14 @@ fn differs(times: f64, most: f64) -> bool {
     !(1.0 / most..=most).contains(&times)
 }
 
-/// Returns the bytes a second that a link carries if as much as there is time for is compressed so.
-fn carried(link: f64, point: CodecPoint) -> f64 {
-    let point = CodecPoint::new(point.cost_ns / CPU_SHARE, point.ratio);
-    Bound::of(link, &[CodecPoint::RAW, point]).rate
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn carried(link: f64, point: CodecPoint) -> f64 {
+        Processor::default().carried(link, point).rate
+    }
 
     /// Levels of growing cost and falling ratio: 0 to 4.
     const COSTS: [f64; 5] = [4.0, 12.0, 25.0, 80.0, 250.0];
@@ -506,9 +554,61 @@ mod tests {
         run(&mut pick, (15_000, 20_000), 5.0 * MBIT, (3.0, 1.0));
         assert_eq!(pick.present(), Some(best(5.0 * MBIT, 3.0)));
         // A quota: the same processor time, ten times the time.
-        pick.set_slowdown(10.0);
+        pick.set_processor(Processor::slowed(10.0));
         run(&mut pick, (20_000, 25_000), 5.0 * MBIT, (1.0, 1.0));
         assert_eq!(pick.present(), Some(best(5.0 * MBIT, 10.0)));
+    }
+
+    /// What may be had of the processor, or the link's rate, alternates each half minute. Returns the least that is carried
+    /// of what the best codec would, in a turn after the first few.
+    fn least_of_turns(turns: [(f64, f64); 2]) -> f64 {
+        let (mut pick, mut least) = (pick(), f64::INFINITY);
+        for turn in 0..24_u64 {
+            let (mbit, slowdown) = turns[turn as usize % 2];
+            pick.set_processor(Processor::slowed(slowdown));
+            let of = |codec: usize| {
+                carried(mbit * MBIT, CodecPoint::new(slowdown * COSTS[codec], RATIOS[codec]))
+            };
+            let (mut sum, from_ms) = (0.0, 30_000 * turn);
+            for ms in (from_ms..from_ms + 30_000).step_by(50) {
+                run(&mut pick, (ms + 1, ms + 51), mbit * MBIT, (1.0, 1.0));
+                sum += of(pick.present().unwrap());
+            }
+            if turn >= 4 {
+                least = least.min(sum / 600.0 / of(best(mbit * MBIT, slowdown)));
+            }
+        }
+        least
+    }
+
+    #[test]
+    fn what_alternates_is_followed_each_time() {
+        let least = [
+            [(5.0, 1.0), (5.0, 20.0)],
+            [(40.0, 1.0), (40.0, 8.0)],
+            [(20.0, 1.0), (30.0, 1.0)],
+            [(60.0, 1.0), (100.0, 1.0)],
+        ]
+        .map(least_of_turns);
+        assert!(least.iter().all(|&least| least > 0.93), "{least:?}");
+    }
+
+    /// Two codecs that are better by turns in what is measured, every second, for ten minutes; then one of them for longer.
+    #[test]
+    fn holds_grow_where_codecs_take_turns_and_shrink_where_it_is_calm() {
+        let mut pick = pick();
+        let mut changes = Vec::new();
+        for turn in 0..600 {
+            let slow = if turn % 2 == 0 { 1.0 } else { 1.9 };
+            let from_ms = 1_000 * turn + 1;
+            let used = run(&mut pick, (from_ms, from_ms + 1_000), 60.0 * MBIT, (slow, 1.0));
+            changes.extend(used.into_iter().skip(1));
+        }
+        assert!((2..20).contains(&changes.len()), "{changes:?}");
+        let grown = pick.used_ns_min;
+        assert!(grown > 16 * USED_NS_MIN, "{grown}");
+        run(&mut pick, (600_001, 1_800_000), 60.0 * MBIT, (1.0, 1.0));
+        assert!(pick.used_ns_min < 2 * USED_NS_MIN);
     }
 
     #[test]
@@ -582,7 +682,7 @@ mod tests {
                             list.into_iter().map(|codec| Tried { codec, point }).collect();
                         pick.tried(now, &results, took_ns.into());
                     }
-                    3 => pick.set_slowdown(x / 1e8),
+                    3 => pick.set_processor(Processor::slowed(x / 1e8)),
                     _ => {
                         pick.review(now, Some(x), |codec| codec != 3);
                     }

@@ -4,10 +4,10 @@ use dwell_base::Instant;
 
 use crate::backoff::{BackOffConfig, ProbingBackOff};
 use crate::estimate::smoothed;
-use crate::rate::LinkRate;
+use crate::rate::{LinkRate, LinkReport};
 
 use super::codecs::{Choice, Measured, Prior};
-use super::hull::{Block, Hull, Offer};
+use super::hull::{Block, Hull, Offer, SHORT_LEN};
 use super::switching::Switching;
 use super::write_cost::WriteCost;
 
@@ -17,6 +17,21 @@ const POOR_RATIO: f64 = 0.97;
 const BACK_OFF: BackOffConfig = BackOffConfig { poor_run: 4, skip_first: 4, skip_max: 64 };
 /// The weight of a single block in the share of those that are not to be compressed.
 const REFUSED_GAIN: f64 = 1.0 / 16.0;
+
+/// A block that could be compressed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// The length in bytes.
+    pub len: usize,
+    /// The length of what it could refer to, in bytes.
+    pub history_len: usize,
+    /// True if its bytes are about equally frequent.
+    pub looks_random: bool,
+    /// True if the link is busy.
+    pub busy: bool,
+    /// True if the application has more than there is room for.
+    pub more: bool,
+}
 
 /// The rule by which the blocks of a stream are compressed. `C` is the world's name for a codec and
 /// its level.
@@ -171,30 +186,42 @@ impl<C: Copy + PartialEq> Steering<C> {
         }
     }
 
-    /// Returns the codec for the next admitted block of this length in bytes, if it is to be
-    /// compressed. While the link is not busy there is always an answer, as a block may be waiting
-    /// for it.
-    pub fn codec(
-        &mut self,
-        now: Instant,
-        (len, looks_random): (usize, bool),
-        busy: bool,
-    ) -> Option<Choice<C>> {
+    /// Returns the codec for an admitted block, if it is to be compressed. While the link is not busy
+    /// there is always an answer, as a block may be waiting for it.
+    pub fn codec(&mut self, now: Instant, asked: Asked) -> Option<Choice<C>> {
         match &mut self.rule {
             State::Raw => None,
             State::All(codec) | State::Mix(codec) => Some(Choice::alone(*codec)),
             State::Switch(codec, _) => Some(Choice::alone(*codec)),
             State::Hull(hull) => {
+                let Asked { len, history_len, looks_random, busy, more } = asked;
                 let probing = self.back_offs[usize::from(looks_random)].is_probing();
-                hull.codec(now, (&self.link, self.writing), Block { len, probing, busy })
+                let block = Block { len, history_len, looks_random, more, probing, busy };
+                hull.codec(now, (&self.link, self.writing), block)
             }
+        }
+    }
+
+    /// Notes what the transport says of its link.
+    pub fn reported(&mut self, now: Instant, report: &LinkReport) {
+        let was_known = self.link.rate().is_some();
+        self.link.reported(now, report);
+        if let State::Hull(hull) = &mut self.rule
+            && !was_known
+        {
+            hull.plan(&self.link, self.writing);
         }
     }
 
     /// Notes that a block was compressed.
     pub fn compressed(&mut self, result: &Measured<C>, looks_random: bool) {
         let poor = result.used_len as f64 > POOR_RATIO * result.original_len as f64;
-        self.back_offs[usize::from(looks_random)].record(poor);
+        let back_off = &mut self.back_offs[usize::from(looks_random)];
+        if result.original_len >= SHORT_LEN || !poor {
+            back_off.record(poor);
+        } else {
+            back_off.passed_by();
+        }
         match &mut self.rule {
             // A poor result for a random block says nothing about other blocks.
             State::Hull(_) if poor && looks_random => {}

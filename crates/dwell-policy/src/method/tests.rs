@@ -28,6 +28,11 @@ fn prior(codec: Codec, cost: f64, may_refer: bool) -> Prior<Codec> {
     Prior { codec, cost_ns: cost * codec.cost_ns, saving, may_refer }
 }
 
+/// A full block of a stream that has more.
+fn asked(busy: bool) -> Asked {
+    Asked { len: BLOCK_LEN, busy, more: true, ..Asked::default() }
+}
+
 fn hull() -> Rule<Codec> {
     Rule::Hull(vec![prior(FAST, 1.5, false), prior(GOOD, 1.5, false), prior(STRONG, 1.5, false)])
 }
@@ -84,7 +89,7 @@ impl World {
     /// Writes what may go until the transport refuses, or nothing may go.
     fn write(&mut self) {
         self.fill();
-        let offer = Offer { len: BLOCK_LEN, is_full: true, more: true };
+        let offer = Offer { len: BLOCK_LEN, history_len: 0, is_full: true, more: true };
         while let Some(front) = self.queue.first_mut() {
             let room = (f64::from(HOLDS) - self.level).max(0.0) as usize;
             if matches!(front, Waiting::Open) {
@@ -127,8 +132,7 @@ impl World {
     /// Compresses a block, or waits for the link.
     fn compress(&mut self) {
         let open = self.queue.iter().position(|block| matches!(block, Waiting::Open));
-        let choice =
-            open.and_then(|_| self.steering.codec(self.now, (BLOCK_LEN, false), self.busy));
+        let choice = open.and_then(|_| self.steering.codec(self.now, asked(self.busy)));
         let (Some(at), Some(choice)) = (open, choice) else {
             assert!(self.busy, "the link is idle, and nothing is done for it");
             if self.queue.iter().all(|block| matches!(block, Waiting::Compressed(_))) {
@@ -141,7 +145,8 @@ impl World {
         let took_ns = (choice.codec.cost_ns * BLOCK_LEN as f64) as u64;
         self.pass(took_ns);
         let used_len = (choice.codec.ratio * BLOCK_LEN as f64) as usize;
-        let result = Measured { choice, original_len: BLOCK_LEN, used_len, took_ns };
+        let result =
+            Measured { choice, original_len: BLOCK_LEN, history_len: 0, used_len, took_ns };
         self.steering.compressed(&result, false);
         self.queue[at] = Waiting::Compressed(used_len);
     }
@@ -227,7 +232,8 @@ fn all_and_nothing_are_what_they_are_called() {
 fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
     let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
     let choice = Choice::alone(FAST);
-    let poor = Measured { choice, original_len: 1000, used_len: 971, took_ns: 2_500 };
+    let poor =
+        Measured { choice, original_len: 1000, history_len: 0, used_len: 971, took_ns: 2_500 };
     for _ in 0..4 {
         assert!(steering.admits(true));
         steering.compressed(&poor, true);
@@ -241,8 +247,8 @@ fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
 
 #[test]
 fn a_try_that_did_not_take_place_is_repeated() {
-    let poor =
-        Measured { choice: Choice::alone(FAST), original_len: 10, used_len: 10, took_ns: 25 };
+    let (choice, original_len, used_len) = (Choice::alone(FAST), 1000, 1000);
+    let poor = Measured { choice, original_len, history_len: 0, used_len, took_ns: 2_500 };
     for did_not in [Steering::went_raw, Steering::reopened] {
         let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
         (0..4).for_each(|_| steering.compressed(&poor, true));
@@ -252,6 +258,15 @@ fn a_try_that_did_not_take_place_is_repeated() {
         did_not(&mut steering, true);
         assert!(steering.admits(true));
     }
+}
+
+#[test]
+fn short_blocks_do_not_keep_others_from_being_tried() {
+    let (choice, original_len, used_len) = (Choice::alone(FAST), 999, 999);
+    let poor = Measured { choice, original_len, history_len: 0, used_len, took_ns: 2_500 };
+    let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
+    (0..100).for_each(|_| steering.compressed(&poor, false));
+    assert!(steering.admits(false));
 }
 
 /// Who waits for the link takes it to be slower than measured, and who is never refused to be
@@ -265,7 +280,7 @@ fn what_is_idle_changes_the_planned_shares() {
         let mut steering = Steering::new(hull(), HOLDS);
         steering.expect(at(0), 300e6);
         happens(&mut steering);
-        steering.codec(at(80), (BLOCK_LEN, false), false);
+        steering.codec(at(80), asked(false));
         steering.raw_share()
     };
     let busy = raw_share(|_| {});
@@ -286,9 +301,15 @@ fn random_blocks_do_not_spoil_the_estimates() {
         let mut world = World::new(hull(), 5e6);
         world.run(1);
         let choice = Choice::alone(STRONG);
-        let poor = Measured { choice, original_len: 1000, used_len: 1000, took_ns: 28_000 };
+        let poor = Measured {
+            choice,
+            original_len: 1000,
+            history_len: 0,
+            used_len: 1000,
+            took_ns: 28_000,
+        };
         (0..20).for_each(|_| world.steering.compressed(&poor, looks_random));
-        let choices = (0..20).map(|_| world.steering.codec(world.now, (BLOCK_LEN, false), true));
+        let choices = (0..20).map(|_| world.steering.codec(world.now, asked(true)));
         choices.filter(|&choice| choice == Some(Choice::alone(STRONG))).count()
     };
     assert!(strong_of_twenty(true) > 15);
@@ -308,15 +329,16 @@ fn blocks_are_kept_while_later_ones_refer_to_them() {
     assert!(!keeps(true, 5e9), "the link is faster than any codec");
     let mut steering = Steering::new(rule(true), HOLDS);
     steering.expect(Instant::ZERO, 1e6);
-    let choice = steering.codec(Instant::ZERO, (BLOCK_LEN, false), true);
+    let choice = steering.codec(Instant::ZERO, asked(true));
     assert_eq!(choice, Some(Choice { codec: GOOD, refers: true }));
 }
 
 #[test]
 fn small_writes_over_an_idle_link_go_at_once() {
     let mut steering = Steering::new(hull(), HOLDS);
-    let (now, full) = (Instant::ZERO, Offer { len: BLOCK_LEN, is_full: true, more: false });
-    let small = Offer { len: 100, is_full: false, more: false };
+    let (now, full) =
+        (Instant::ZERO, Offer { len: BLOCK_LEN, history_len: 0, is_full: true, more: false });
+    let small = Offer { len: 60, history_len: 0, is_full: false, more: false };
     steering.expect(now, 1e6);
     assert!(!steering.lets_raw_go(now, small), "128 kB are before it");
     let idle = now + 1_000_000_000;
@@ -328,7 +350,7 @@ fn small_writes_over_an_idle_link_go_at_once() {
 fn without_codecs_nothing_is_compressed() {
     let mut steering = Steering::new(Rule::<Codec>::Hull(Vec::new()), HOLDS);
     steering.expect(Instant::ZERO, 1e6);
-    assert_eq!(steering.codec(Instant::ZERO, (BLOCK_LEN, false), false), None);
+    assert_eq!(steering.codec(Instant::ZERO, asked(false)), None);
     (0..8).for_each(|_| assert!(steering.admits(false)));
     assert_eq!(steering.raw_share(), 1.0);
 }
@@ -341,6 +363,7 @@ fn what_the_back_off_refuses_is_sent_uncompressed_beside_the_planned_share() {
     let poor = Measured {
         choice: Choice::alone(FAST),
         original_len: 1_000,
+        history_len: 0,
         used_len: 1_000,
         took_ns: 2_500,
     };

@@ -10,7 +10,7 @@ use crate::backoff::BackOffConfig;
 use crate::config::PortConfig;
 use crate::cpu_share::CpuShare;
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
-use crate::event::{LinkState, Outcome};
+use crate::event::{CpuLimit, LinkState, Outcome};
 use crate::explore::Explorer;
 use crate::packet::{ClassKey, Packet, PacketId};
 
@@ -54,6 +54,15 @@ pub(super) struct Filling {
     closed: bool,
 }
 
+/// Returns the share of the time that goes to what is refused, in parts per million.
+fn explored_ppm(config: &PortConfig, limit: Option<CpuLimit>) -> u32 {
+    let most = limit.map_or(u32::MAX, |limit| limit.explored_ppm);
+    match config.estimates {
+        Estimates::Fixed(_) => 0,
+        Estimates::Learned(learned) => learned.explore_ppm.min(most),
+    }
+}
+
 impl Common {
     pub(super) fn new() -> Self {
         Self {
@@ -83,15 +92,18 @@ impl Common {
             (Estimates::Learned(l), Some(learned)) => learned.set_config(l),
             (Estimates::Learned(l), none) => *none = Some(Box::new(Learned::new(l))),
         }
-        self.explorer.set_share_ppm(match config.estimates {
-            Estimates::Fixed(_) => 0,
-            Estimates::Learned(learned) => learned.explore_ppm,
-        });
+        self.explorer.set_share_ppm(explored_ppm(&config, self.link.cpu_limit));
         self.exceptions.clone_from(&config.exceptions);
         self.exceptions.sort_unstable();
         self.back_off = config.scheme.method.back_off.unwrap_or_default();
         self.link.rate = config.rate;
         self.config = config;
+    }
+
+    /// Compressing may take so much from now on.
+    pub(super) fn limit_cpu(&mut self, now: Instant, limit: Option<CpuLimit>) {
+        self.cpu_share.limit(now, limit.map(|limit| limit.share_ppm));
+        self.explorer.set_share_ppm(explored_ppm(&self.config, limit));
     }
 
     /// The next report of something that was dropped or marked.

@@ -1,8 +1,8 @@
 //! The world of a node in virtual time, with a processor where compressing takes as long as is assumed of each codec.
 //!
-//! It does one job after another, as a relay's worker does them, on a processor of which only a share may be had. Trials
-//! of codecs are done beside, as by a thread of low priority that has as large a share. So a seed gives the same run
-//! everywhere.
+//! It does one job after another, as a relay's worker does them, on a processor of which only a share may be had. Short
+//! ones are done at once, as by the relay's own thread, whose time is not modelled. Trials of codecs are done beside, as
+//! by a thread of low priority that has as large a share. So a seed gives the same run everywhere.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,6 +12,9 @@ use dwell_codec::{CodecSpec, Compressor};
 use dwell_relay::node::{
     CodecTrial, CompressJob, Compression, ContextJob, Destination, Env, Node, NodeEvent,
 };
+
+/// What is expected to take no longer is done at once, in nanoseconds.
+const AT_ONCE_NS: u64 = 150_000;
 
 /// What compresses for a node, and tries codecs.
 #[derive(Debug)]
@@ -32,6 +35,19 @@ impl Processor {
 
     fn elapsed_ns(&self, cpu_ns: u64) -> u64 {
         (cpu_ns as f64 / self.share) as u64
+    }
+
+    /// From now on so much of its time may be had.
+    #[allow(dead_code, reason = "not every example changes it")]
+    pub(crate) fn set_share(&mut self, share: f64) {
+        self.share = share;
+    }
+
+    /// Does a short batch at once.
+    pub(crate) fn compress_at_once(&self, mut job: ContextJob) -> ContextJob {
+        job.run_in_no_time();
+        job.elapsed_ns = Some(self.elapsed_ns(job.took_ns));
+        job
     }
 
     /// Begins with a batch as soon as those before it are done.
@@ -135,6 +151,9 @@ impl Env for World {
     }
 
     fn compress_in_context(&mut self, job: ContextJob) -> Option<ContextJob> {
+        if job.cost_ns <= AT_ONCE_NS && !job.primes() {
+            return Some(self.processor.compress_at_once(job));
+        }
         self.processor.compress(self.now, job);
         None
     }

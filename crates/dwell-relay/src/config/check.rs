@@ -138,6 +138,7 @@ impl Config {
             warnings.extend(without_security(peer));
             warnings.extend(never_waits(peer));
             warnings.extend(useless_dictionary(peer));
+            warnings.extend(nothing_to_pick(peer));
             warnings.extend(past_the_tunnel(peer));
             warnings.extend(self.own_as_the_peers(peer));
         }
@@ -265,6 +266,23 @@ fn past_the_tunnel(peer: &PeerConfig) -> Option<String> {
             peer.name
         )
     })
+}
+
+/// Codecs are picked for contexts.
+fn nothing_to_pick(peer: &PeerConfig) -> Option<String> {
+    let why = match () {
+        () if !peer.picks_codec || !peer.scheme.compresses() => return None,
+        () if peer.history != History::Off => return None,
+        () if !peer.scheme.has_contexts() && peer.scheme_name != "auto" => {
+            format!("with the scheme \"{}\" none has one", peer.scheme_name)
+        }
+        () => "without history none has one".to_owned(),
+    };
+    Some(format!(
+        "\"{}\" has codec = \"auto\", which picks a codec for batches with a history, and {why}: all is compressed \
+         with {}. Write that, or scheme = \"auto\" with history",
+        peer.name, peer.codec,
+    ))
 }
 
 fn useless_dictionary(peer: &PeerConfig) -> Option<String> {

@@ -5,7 +5,7 @@ use dwell_codec::{CodecId, ContextSpec};
 use dwell_policy::History;
 
 use super::codec::PICKED_LEVEL_MAX;
-use super::{Config, PeerConfig};
+use super::{Config, NodeConfig, PeerConfig};
 
 /// A machine needs its memory for other things, too: one part in so many is theirs.
 const REST_PART: u64 = 4;
@@ -35,15 +35,22 @@ impl PeerConfig {
     }
 }
 
+impl NodeConfig {
+    /// Returns the memory that the contexts of all peers may take together on a machine with so much, both in bytes.
+    pub fn history_memory_max(&self, machine_bytes: u64) -> u64 {
+        self.history_memory_bytes.unwrap_or(machine_bytes - machine_bytes / REST_PART)
+    }
+}
+
 impl Config {
-    /// Returns a warning if the contexts of all peers may take more memory together than a machine with so much,
-    /// in bytes, has for them. Each peer alone has limits, but a hub has many.
+    /// Returns a warning if the contexts of all peers may take more memory together than they have on a machine with so
+    /// much, in bytes. Each peer alone has limits, but a hub has many.
     pub fn memory_warning(&self, machine_bytes: u64) -> Option<String> {
+        let most = self.node.history_memory_max(machine_bytes);
         let all = |contexts_max| {
             let each = self.peers.iter().map(|peer| peer.context_bytes_max(contexts_max));
             each.fold(0, u64::saturating_add)
         };
-        let most = machine_bytes - machine_bytes / REST_PART;
         if all(u8::MAX) <= most {
             return None;
         }
@@ -60,10 +67,11 @@ impl Config {
             None => "write contexts_max = 1 for each peer, and".to_owned(),
         };
         Some(format!(
-            "{whose} may take up to {} of memory together, and this machine has {}: {instead} a smaller \
-             context_window (here \"{}KiB\"), models_max ({}) or model_memory (\"{}MiB\")",
+            "{whose} may take up to {} of memory together, and have {} (history_memory): those that were used \
+             least recently are given up then. To keep all, {instead} a smaller context_window (here \"{}KiB\"), \
+             models_max ({}) or model_memory (\"{}MiB\")",
             mib(all(u8::MAX)),
-            mib(machine_bytes),
+            mib(most),
             (1_u64 << largest.context_window_log) >> 10,
             largest.models_max,
             (1_u64 << largest.model_memory_log) >> 20,

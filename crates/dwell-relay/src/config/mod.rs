@@ -29,6 +29,7 @@ mod tests;
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -121,6 +122,12 @@ pub struct NodeConfig {
     pub mtu: MtuConfig,
     /// True if the TUN interface and the socket may pass super-packets.
     pub offload: bool,
+    /// The most threads that compress and decompress, beside the one that reads and writes; as many as there are
+    /// processors, if it isn't said.
+    pub threads: Option<NonZero<usize>>,
+    /// The memory that the contexts of all peers may take together, in bytes; three quarters of the machine's, if it
+    /// isn't said.
+    pub history_memory_bytes: Option<u64>,
     /// The Unix socket that answers `dwell status`, unless switched off.
     pub status: Option<PathBuf>,
     /// Its private key; peers that are known by their public keys need it.
@@ -147,6 +154,9 @@ pub struct NodeConfig {
 
 /// The longest name that Linux takes for an interface.
 pub const TUN_NAME_BYTES_MAX: usize = 15;
+
+/// The most threads that compress and decompress: one reads and writes for all of them.
+pub const THREADS_MAX: usize = 16;
 
 /// The TUN interface's MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -425,6 +435,8 @@ impl Default for NodeConfig {
             listen: (Ipv4Addr::UNSPECIFIED, PORT).into(),
             mtu: MtuConfig::Auto,
             offload: true,
+            threads: None,
+            history_memory_bytes: None,
             status: Some(Self::default_status("dwell")),
             private_key: None,
             user: None,

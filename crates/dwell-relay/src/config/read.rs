@@ -41,13 +41,15 @@ const TABLES: [&str; 7] = ["node", "defaults", "peer", "class", "metrics", "pair
 pub const METRICS_KEYS: [&str; 1] = ["listen"];
 
 /// The keys of `[node]`.
-pub const NODE_KEYS: [&str; 15] = [
+pub const NODE_KEYS: [&str; 17] = [
     "name",
     "tun",
     "addresses",
     "listen",
     "mtu",
     "offload",
+    "threads",
+    "history_memory",
     "status",
     "private_key_file",
     "user",
@@ -302,6 +304,8 @@ fn read_node(
     set(&mut node.listen, table.get("listen", errors, value::listen));
     set(&mut node.mtu, table.get("mtu", errors, value::mtu));
     set(&mut node.offload, table.get("offload", errors, value::boolean));
+    set(&mut node.threads, table.get("threads", errors, value::threads));
+    set(&mut node.history_memory_bytes, table.get("history_memory", errors, value::history_memory));
     set(&mut node.status, table.get("status", errors, value::status));
     node.private_key = protection::private_key(table, secrets, errors);
     set(&mut node.user, table.get("user", errors, value::user));

@@ -144,6 +144,8 @@ fn every_key_reaches_its_field() {
         listen = "[::]:1"
         mtu = 1280
         offload = false
+        threads = 3
+        history_memory = "64MiB"
         status = "none"
         private_key_file = "c"
         user = "dwell"
@@ -209,6 +211,8 @@ fn every_key_reaches_its_field() {
             listen: "[::]:1".parse().unwrap(),
             mtu: MtuConfig::Fixed(1280),
             offload: false,
+            threads: NonZero::new(3),
+            history_memory_bytes: Some(64 << 20),
             status: None,
             private_key: Some(secrets(Path::new("c")).unwrap()),
             user: Some("dwell".into()),
@@ -483,7 +487,8 @@ fn contexts_that_may_take_more_than_the_machine_has_are_a_warning() {
     assert_eq!(warning(&one, 4 << 10), None);
     let text = warning(&one, 128).unwrap();
     assert!(text.starts_with("the contexts with \"hub\" may take up to 2"), "{text}");
-    assert!(text.contains("and this machine has 128 MiB: write contexts_max = "), "{text}");
+    assert!(text.contains("and have 96 MiB (history_memory): "), "{text}");
+    assert!(text.contains("To keep all, write contexts_max = "), "{text}");
     // What it says helps, and no more would.
     let (_, rest) = text.split_once("contexts_max = ").unwrap();
     let contexts: u8 = rest.split_once(' ').unwrap().0.parse().unwrap();
@@ -514,6 +519,13 @@ fn what_is_probably_not_meant_is_a_warning() {
     assert_eq!(with("endpoint = \"hub.example:1\""), "");
     assert!(with("rate = \"unlimited\"").contains("nothing will be compressed"));
     assert_eq!(with("rate = \"unlimited\"\nscheme = \"all\""), "");
+    let picks = |line: &str| with(&format!("codec = \"auto\"\n{line}"));
+    assert_eq!(picks(""), "");
+    assert_eq!(picks("scheme = \"edge\"\nhistory = \"peer\""), "");
+    let none = picks("scheme = \"packet\"");
+    assert!(none.contains("with the scheme \"packet\" none has one"), "{none}");
+    assert!(none.contains("all is compressed with zstd."), "{none}");
+    assert!(picks("history = \"off\"").contains("without history none has one"));
     let all = MINIMAL.replace("10.0.0.0/8", "0.0.0.0/0");
     assert!(warnings(&format!("{all}endpoint = \"hub:1\"")).contains("by a route of its own"));
     let transit = |lines: &str| warnings(&format!("[node]\ntransit = true\n{lines}\n{all}"));

@@ -1,6 +1,7 @@
 //! Reading one value: what it must be, and the sentence if it is something else.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,7 +14,7 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::{
-    Endpoint, FailMode, LogLevel, MTU_MIN, MtuConfig, PublicKey, RateConfig, SCHEMES,
+    Endpoint, FailMode, LogLevel, MTU_MIN, MtuConfig, PublicKey, RateConfig, SCHEMES, THREADS_MAX,
     TUN_NAME_BYTES_MAX,
 };
 
@@ -197,6 +198,30 @@ pub(super) fn mtu(value: &DeValue<'_>) -> Read<MtuConfig> {
             .map(|bytes| MtuConfig::Fixed(u16::try_from(bytes).unwrap_or(u16::MAX)))
             .map_err(|error| format!("{error}; or \"auto\"")),
         _ => Err(format!("must be \"auto\" or a number of bytes from {MTU_MIN} to {}", u16::MAX)),
+    }
+}
+
+/// The number of threads, or `None` for as many as there are processors.
+pub(super) fn threads(value: &DeValue<'_>) -> Read<Option<NonZero<usize>>> {
+    match value {
+        DeValue::String(text) if text == "auto" => Ok(None),
+        DeValue::Integer(_) => integer(value, 1..=THREADS_MAX as u32)
+            .map(|threads| NonZero::new(threads as usize))
+            .map_err(|error| format!("{error}; or \"auto\"")),
+        _ => Err(format!("must be \"auto\" or a number from 1 to {THREADS_MAX}")),
+    }
+}
+
+/// The least memory for contexts: of some at once.
+const HISTORY_MEMORY_BYTES_MIN: u64 = 32 << 20;
+
+/// The memory for all contexts, or `None` for most of the machine's.
+pub(super) fn history_memory(value: &DeValue<'_>) -> Read<Option<u64>> {
+    match value {
+        DeValue::String(text) if text == "auto" => Ok(None),
+        _ => size_bytes(value, HISTORY_MEMORY_BYTES_MIN..=1 << 40)
+            .map(Some)
+            .map_err(|error| format!("{error}; or \"auto\"")),
     }
 }
 

@@ -60,6 +60,7 @@ impl Engine {
             addresses: kept.addresses,
             listen: kept.listen,
             offload: kept.offload,
+            threads: kept.threads,
             status: kept.status,
             metrics: kept.metrics,
             user: kept.user,
@@ -70,10 +71,13 @@ impl Engine {
         let endpoints = addresses(&config);
         self.node.farewell(&mut self.env, &config);
         self.flush();
+        // Peers that go now take their counters with them.
+        self.look_at_counters();
         if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
             tracing::error!("the configuration is not taken whole: {error}");
         }
         self.config = config;
+        self.set_memory(self.machine_bytes);
         self.connect_peers();
         self.look_up_names();
         self.touched = (0..self.node.peer_count()).collect();
@@ -170,6 +174,7 @@ fn waits_for_restart(old: &NodeConfig, new: &NodeConfig) -> Option<String> {
         ("[node] addresses", old.addresses != new.addresses),
         ("[node] listen", old.listen != new.listen),
         ("[node] offload", old.offload != new.offload),
+        ("[node] threads", old.threads != new.threads),
         ("[node] status", old.status != new.status),
         ("[node] user", old.user != new.user),
         ("[node] seccomp", old.seccomp != new.seccomp),

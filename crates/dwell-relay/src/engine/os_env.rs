@@ -10,11 +10,13 @@ use dwell_codec::Compressor;
 
 use super::outbox::Outbox;
 use super::trials::Trials;
-use super::worker::{Job, Worker};
+use super::workers::{Job, Workers};
 use crate::io::clock::Clock;
 use crate::io::tun::{Tun, TunError, TunWriteBatch};
 use crate::io::udp::{SendOutcome, UdpPort};
-use crate::node::{CodecTrial, CompressJob, Compression, ContextJob, Destination, Env, NodeEvent};
+use crate::node::{
+    CodecTrial, CompressJob, Compression, ContextJob, DecodeJob, Destination, Env, NodeEvent,
+};
 
 /// A packet that is expected to take longer than this is compressed by the worker, so that the
 /// link and the other peers are served meanwhile. Below it the handover to the worker and back
@@ -143,7 +145,7 @@ pub(super) struct OsEnv {
     pub(super) tun: Option<Tun>,
     pub(super) to_tun: TunWriteBatch,
     pub(super) written: TunCount,
-    pub(super) worker: Worker,
+    pub(super) workers: Workers,
     pub(super) trials: Trials,
     pub(super) events: Vec<NodeEvent>,
     pub(super) tun_gone: bool,
@@ -180,13 +182,11 @@ impl OsEnv {
     }
 
     fn compress_elsewhere(&mut self, job: &CompressJob<'_>) -> bool {
-        let mut copy: Job = self.worker.spare();
-        copy.ticket = Some(job.ticket);
-        copy.codec = Some(job.codec);
+        let mut copy = self.workers.packet_job(job.ticket, job.codec, job.cost_ns);
         copy.packet.clear();
         copy.packet.extend_from_slice(job.packet);
         copy.out.resize(job.out.len(), 0);
-        self.worker.submit(copy)
+        self.workers.submit(Job::Packet(copy)).is_none()
     }
 }
 
@@ -223,12 +223,24 @@ impl Env for OsEnv {
 
     fn compress_in_context(&mut self, mut job: ContextJob) -> Option<ContextJob> {
         if job.cost_ns > INLINE_NS_MAX || job.primes() {
-            job = self.worker.submit_in_context(job)?;
+            let Job::Batch(refused) = self.workers.submit(Job::Batch(Box::new(job)))? else {
+                return None;
+            };
+            job = *refused;
         }
-        let start = Clock::now();
+        let (start, began) = (Clock::thread_cpu_ns(), Clock::now());
         job.run();
-        job.took_ns = Clock::now().since_ns(start);
+        job.took_ns = Clock::thread_cpu_ns().saturating_sub(start);
+        job.elapsed_ns = Some(Clock::now().since_ns(began));
         Some(job)
+    }
+
+    fn decode_in_context(&mut self, job: Box<DecodeJob>) -> Option<Box<DecodeJob>> {
+        let Job::Decode(mut refused) = self.workers.submit(Job::Decode(job))? else {
+            return None;
+        };
+        refused.run();
+        Some(refused)
     }
 
     fn try_codecs(&mut self, trial: CodecTrial) -> Option<CodecTrial> {

@@ -5,6 +5,7 @@
 //! a codec. Buffers are allocated once and reused.
 
 pub mod address;
+pub mod cgroup;
 pub mod clock;
 mod coalesce;
 pub mod echo;

@@ -339,6 +339,11 @@ impl UdpPort {
         self.datagram_max().is_ok_and(|max| segment > max)
     }
 
+    /// Takes the error that the network reported about something sent earlier, if there is one.
+    pub fn take_error(&self) -> Option<io::Error> {
+        self.socket.take_error().ok().flatten()
+    }
+
     /// Receives what is there, while `batch` has room. Returns the number of datagrams;
     /// zero if nothing was waiting. Bad news about what was sent earlier (an ICMP message) is
     /// passed over: [`RecvBatch::take_error`] has the latest.

@@ -17,12 +17,14 @@ mod bindings;
 mod choice;
 mod codec;
 mod counts;
+mod decode_job;
 mod entering;
 mod incoming;
 mod job;
 mod leaving;
 mod numbering;
 mod outgoing;
+mod overload;
 #[cfg(test)]
 mod tests;
 
@@ -36,14 +38,17 @@ use dwell_policy::History;
 use dwell_report::status::{RecentLoss, RxContexts, TxContexts};
 use dwell_wire::{ContextOffer, DictionaryName, ModelOffer};
 
+use super::memory::LeastRecent;
 use crate::config::{HistoryMode, PeerConfig};
 use begin::name_of;
 use bindings::Bindings;
 use choice::{Choice, Mode};
 use incoming::Incoming;
 use outgoing::Outgoing;
+use overload::{Overload, Verdict};
 
 pub use codec::CodecTrial;
+pub use decode_job::DecodeJob;
 pub(super) use entering::{compress_in_context, finish};
 pub(crate) use incoming::{GapWaits, Origin};
 pub use job::ContextJob;
@@ -105,6 +110,24 @@ impl Limits {
     }
 }
 
+/// A context that may be given up for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evictable {
+    /// Of what goes to the peer.
+    Outgoing(LeastRecent),
+    /// Of what comes from it.
+    Incoming(LeastRecent),
+}
+
+impl Evictable {
+    /// Returns when it was used last.
+    pub(super) fn used_at(&self) -> Instant {
+        match self {
+            Self::Outgoing(it) | Self::Incoming(it) => it.used_at,
+        }
+    }
+}
+
 /// The contexts to and from one peer.
 #[derive(Debug)]
 pub(crate) struct Contexts {
@@ -120,6 +143,7 @@ pub(crate) struct Contexts {
     /// When they had to begin again though nothing else did.
     began_again_at: Option<Instant>,
     choice: Choice,
+    overload: Overload,
     /// Which flows have a context of their own.
     pub(crate) flows: FlowHistories,
     /// The dictionary that this end offers to begin from.
@@ -141,6 +165,7 @@ impl Contexts {
             incarnations: None,
             began_again_at: None,
             choice: Choice::default(),
+            overload: Overload::default(),
             flows: FlowHistories::new(0),
             dictionary: None,
             their_dictionary: None,
@@ -188,6 +213,7 @@ impl Contexts {
     /// Returns the offer that the peer is sent in handshakes.
     pub(crate) fn offer(&self) -> ContextOffer {
         let Limits { contexts, ring_log, models } = self.limits;
+        let models = models.filter(|_| !self.overload.is_withdrawn());
         let (incarnation, takes_alone) = (self.incarnation, true);
         let dictionary = self.dictionary.as_deref().map(name_of);
         ContextOffer { contexts, ring_log, incarnation, takes_alone, dictionary, models }
@@ -230,6 +256,12 @@ impl Contexts {
         outgoing.want(mode);
     }
 
+    /// Looks if what the peer sends can be decoded in time; the offer changes unless all is as before. Only if it `may`
+    /// begin models are withdrawn.
+    fn review_overload(&mut self, now: Instant, may: bool) -> Verdict {
+        self.overload.review(now, self.incoming.waits_for_threads_ns(now), may)
+    }
+
     /// The peer asks for a datagram.
     pub(super) fn asked(&mut self) {
         self.choice.asked();
@@ -240,6 +272,31 @@ impl Contexts {
     pub(crate) fn is_active(&self, now: Instant, rtt_ns: Option<u64>) -> bool {
         let for_ns = bound_ns(rtt_ns).max(ACTIVE_NS_MIN);
         self.outgoing.is_active(now, for_ns)
+    }
+
+    /// Returns the memory that they take, in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.outgoing.memory_bytes() + self.incoming.memory_bytes()) as u64
+    }
+
+    /// Returns the one that was used least recently, of those that can be given up now.
+    pub(super) fn least_recent(&self) -> Option<Evictable> {
+        let outgoing = self.outgoing.least_recent().map(Evictable::Outgoing);
+        let incoming = self.incoming.least_recent().map(Evictable::Incoming);
+        outgoing.into_iter().chain(incoming).min_by_key(Evictable::used_at)
+    }
+
+    /// Returns the number of those that can be given up now.
+    pub(super) fn evictable(&self) -> usize {
+        self.outgoing.evictable() + self.incoming.evictable()
+    }
+
+    /// Gives it up.
+    pub(super) fn evict(&mut self, it: Evictable) {
+        match it {
+            Evictable::Outgoing(it) => self.outgoing.evict(it.context),
+            Evictable::Incoming(it) => self.incoming.evict(it.context),
+        }
     }
 
     pub(super) fn status(&self) -> (TxContexts, RxContexts) {

@@ -7,7 +7,7 @@ use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{JobId, PacketId};
 use dwell_report::status::Problem;
 
-use super::contexts::{CodecTrial, ContextJob};
+use super::contexts::{CodecTrial, ContextJob, DecodeJob};
 use super::diagnosis::Parting;
 use super::problems::Finding;
 
@@ -104,6 +104,15 @@ pub trait Env {
     /// worker, and it comes back by
     /// [`Node::compressed_in_context`](super::Node::compressed_in_context).
     fn compress_in_context(&mut self, job: ContextJob) -> Option<ContextJob>;
+
+    /// Decodes a batch in a context by [`DecodeJob::run`] and gives it back; or hands it to a worker, and it
+    /// comes back by [`Node::decoded_in_context`](super::Node::decoded_in_context).
+    ///
+    /// The default does it at once.
+    fn decode_in_context(&mut self, mut job: Box<DecodeJob>) -> Option<Box<DecodeJob>> {
+        job.run();
+        Some(job)
+    }
 
     /// Tries codecs by [`CodecTrial::run`] and gives the result back; or hands them to somebody who does it in time
     /// that nobody else wants, and it comes back by [`Node::tried`](super::Node::tried).

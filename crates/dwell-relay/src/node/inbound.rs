@@ -111,7 +111,7 @@ impl Node {
                 let peer = &mut self.peers[index];
                 let len = datagram.len() as u64;
                 peer.turn.charge(DATAGRAM_NS);
-                peer.turn.charge_bytes(datagram.len());
+                peer.turn.charge_bytes(len);
                 match peer.handshake.open(now, header, datagram) {
                     Ok(opened) => {
                         if let Some(hello) = &opened.began {

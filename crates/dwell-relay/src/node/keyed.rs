@@ -204,7 +204,7 @@ impl Node {
                 self.roamed(env, now, index, source);
             }
             self.peers[index].turn.charge(DATAGRAM_NS);
-            self.peers[index].turn.charge_bytes(len);
+            self.peers[index].turn.charge_bytes(len as u64);
             let rx = &mut self.peers[index].rx;
             rx.datagrams += 1;
             rx.bytes += len as u64;

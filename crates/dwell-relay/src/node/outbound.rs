@@ -16,6 +16,7 @@ use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{send_control, send_controls};
 use super::peer::{NEVER_COMPRESSED, Peer};
+use super::pump::note_work;
 use super::store::{Store, Treatment};
 use super::{Node, enter};
 use crate::config::{ClassConfig, Config, class_of};
@@ -156,19 +157,25 @@ impl Node {
 
     /// A worker is done with a job that [`Env::compress_in_context`] gave it.
     pub fn compressed_in_context(&mut self, now: Instant, job: ContextJob) {
-        let Ticket { peer, generation, id, job: name, .. } = job.ticket;
-        let peer = &mut self.peers[peer];
+        let Ticket { peer: index, generation, id, job: name, .. } = job.ticket;
+        let peer = &mut self.peers[index];
         if peer.removed || peer.generation != generation {
             self.store.remove(id); // the port that waited for it is gone
             return;
         }
-        let took_ns = job.took_ns;
+        let (took_ns, begins) = (job.took_ns, job.begins());
         let outcome = finish(peer, job, &mut self.store, now);
         peer.port.handle(now, Event::Compressed { job: name, outcome, took_ns });
+        note_work(peer, &mut self.processors.slowdown, now);
+        if begins {
+            self.history_grew(now, index);
+        }
     }
 
     /// Codecs were tried, by a trial that [`Env::try_codecs`] gave to somebody.
     pub fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+        let processor = self.processors.of_peer(now, trial.peer);
+        self.processors.trial_ended(now, trial.took_ns(), processor);
         let Some(peer) = self.peers.get_mut(trial.peer) else { return };
         if !peer.removed && peer.generation == trial.generation {
             peer.contexts.outgoing.tried(now, trial);
@@ -191,51 +198,73 @@ impl Node {
         self.peers[peer].pacer.ran_dry(now);
     }
 
-    /// Does what time asks for: hellos, probes, reports, and giving up on silent peers.
+    /// Does what time asks for, and pumps those for whom it is time: with many peers these are few.
+    pub fn serve_due(&mut self, env: &mut impl Env) {
+        let now = env.now();
+        self.tend_node(env, now);
+        for index in 0..self.peers.len() {
+            if self.peers[index].due_at(self.patience) <= now {
+                self.tend_peer(env, now, index);
+                self.pump(env, index);
+            }
+        }
+    }
+
+    /// Does what time asks for, for all peers.
     pub fn timers(&mut self, env: &mut impl Env) {
         let now = env.now();
-        self.forget_unknown_peers(env, now);
+        self.tend_node(env, now);
         for index in 0..self.peers.len() {
-            let peer = &mut self.peers[index];
-            if peer.removed {
-                continue;
-            }
-            if peer.handshake.expire(now) {
-                self.give_up(env, index, Parting::Expired);
-            }
-            let peer = &mut self.peers[index];
-            say_hello(peer, index, env, now);
-            self.review_if_due(env, now, index);
-            let peer = &mut self.peers[index];
-            peer.reassembly.expire(now);
-            peer.retransmit_buffer.expire(now, peer.rtt_ns);
-            if peer.gives_up_scheme(now) {
-                clear(peer, &mut self.store, now);
-                peer.take_up_scheme();
-            }
-            self.chase_missing(env, now, index);
-            self.tend_contexts(env, now, index);
-            self.probe_path(env, now, index);
-            self.watch_delivery(env, now, index);
-            let peer = &mut self.peers[index];
-            let due = peer.due(now, self.patience);
-            if due.dead {
-                let for_ns = peer.last_received_at.map_or(0, |at| now.since_ns(at));
-                self.give_up(env, index, Parting::Silent { for_ns });
-                continue;
-            }
-            let peer = &mut self.peers[index];
-            if due.probe {
-                probe(peer, index, env, now);
-            }
-            if due.report {
-                peer.note_tail_report(now);
-                let report = Control::Report(peer.report(now));
-                // What came is known one by one before the report is looked at.
-                match peer.reports.arrivals().map(Control::Arrivals) {
-                    Some(arrivals) => send_controls(peer, index, env, &[arrivals, report]),
-                    None => send_control(peer, index, env, &report),
-                }
+            self.tend_peer(env, now, index);
+        }
+    }
+
+    fn tend_node(&mut self, env: &mut impl Env, now: Instant) {
+        self.forget_unknown_peers(env, now);
+        self.watch_history(now);
+    }
+
+    /// Hellos, probes, reports, and giving up on a silent peer.
+    fn tend_peer(&mut self, env: &mut impl Env, now: Instant, index: usize) {
+        let peer = &mut self.peers[index];
+        if peer.removed {
+            return;
+        }
+        if peer.handshake.expire(now) {
+            self.give_up(env, index, Parting::Expired);
+        }
+        let peer = &mut self.peers[index];
+        say_hello(peer, index, env, now);
+        self.review_if_due(env, now, index);
+        let peer = &mut self.peers[index];
+        peer.reassembly.expire(now);
+        peer.retransmit_buffer.expire(now, peer.rtt_ns);
+        if peer.gives_up_scheme(now) {
+            clear(peer, &mut self.store, now);
+            peer.take_up_scheme();
+        }
+        self.chase_missing(env, now, index);
+        self.tend_contexts(env, now, index);
+        self.probe_path(env, now, index);
+        self.watch_delivery(env, now, index);
+        let peer = &mut self.peers[index];
+        let due = peer.due(now, self.patience);
+        if due.dead {
+            let for_ns = peer.last_received_at.map_or(0, |at| now.since_ns(at));
+            self.give_up(env, index, Parting::Silent { for_ns });
+            return;
+        }
+        let peer = &mut self.peers[index];
+        if due.probe {
+            probe(peer, index, env, now);
+        }
+        if due.report {
+            peer.note_tail_report(now);
+            let report = Control::Report(peer.report(now));
+            // What came is known one by one before the report is looked at.
+            match peer.reports.arrivals().map(Control::Arrivals) {
+                Some(arrivals) => send_controls(peer, index, env, &[arrivals, report]),
+                None => send_control(peer, index, env, &report),
             }
         }
     }

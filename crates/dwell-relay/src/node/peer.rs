@@ -427,9 +427,14 @@ impl Peer {
         self.handshake.set_offer(offer(transit, self.contexts.offer()));
     }
 
+    /// What is offered may have changed: with another session, if so.
+    pub(crate) fn renew_offer(&mut self) {
+        self.set_transit(self.transit);
+    }
+
     /// The contexts begin from nothing, with another session.
     pub(crate) fn renew_contexts(&mut self) {
-        self.set_transit(self.transit);
+        self.renew_offer();
         self.handshake.renew();
     }
 

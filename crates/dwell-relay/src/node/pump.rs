@@ -2,7 +2,8 @@
 
 use dwell_base::Instant;
 use dwell_drive::{World, drain};
-use dwell_policy::{Action, DropReason, Event, Job, LinkState, PacketId, Select};
+use dwell_policy::method::Slowdown;
+use dwell_policy::{Action, CpuLimit, DropReason, Event, Job, LinkState, PacketId, Select};
 
 use super::Node;
 use super::compress::{Scratch, compress};
@@ -25,7 +26,7 @@ impl Node {
     /// pacing, pumping after a batch lets its small packets share datagrams.
     pub fn pump(&mut self, env: &mut impl Env, index: usize) {
         self.encode_again(env, index);
-        let Self { peers, store, scratch, block, saturation, .. } = self;
+        let Self { peers, store, scratch, block, saturation, processors, .. } = self;
         let peer = &mut peers[index];
         if peer.pacer.found().is_some() {
             peer.forget_old_bottleneck(env.now());
@@ -37,11 +38,14 @@ impl Node {
         }
         let scratch = Scratch { out: scratch, block };
         let (link_first, now) = (offers_link_first(peer), env.now());
-        let starved_ns = starved_ns(peer, saturation, now);
-        let mut served = Served { peer, index, store, scratch, env, link_first, starved_ns, now };
+        let (starved_ns, cpu_limit) = (starved_ns(peer, saturation, now), processors.limit(index));
+        let mut served =
+            Served { peer, index, store, scratch, env, link_first, starved_ns, cpu_limit, now };
         drain(&mut served);
         let peer = &mut peers[index];
         saturation.compressed(std::mem::take(&mut peer.compressed_ns));
+        note_work(peer, &mut processors.slowdown, env.now());
+        let has_begun = peer.contexts.outgoing.take_begun();
         if peer.port.is_empty() {
             peer.take_up_scheme();
             if !peer.pacer.is_blocked() {
@@ -50,6 +54,9 @@ impl Node {
         }
         peer.held_until = peer.port.next_deadline();
         peer.port.handle(env.now(), Event::LinkBusy);
+        if has_begun {
+            self.history_grew(env.now(), index);
+        }
     }
 
     /// [`Node::pump`] for every peer.
@@ -80,6 +87,7 @@ struct Served<'a, E> {
     link_first: bool,
     /// What the port is to learn of it, once.
     starved_ns: u64,
+    cpu_limit: Option<CpuLimit>,
     /// The time of the latest poll.
     now: Instant,
 }
@@ -104,7 +112,8 @@ impl<E: Env> World for Served<'_, E> {
         let now = self.env.now();
         self.now = now;
         let starved_ns = std::mem::take(&mut self.starved_ns);
-        self.peer.port.handle(now, Event::Link(link_state(self.peer, now, starved_ns)));
+        let state = link_state(self.peer, now, (starved_ns, self.cpu_limit));
+        self.peer.port.handle(now, Event::Link(state));
         if self.link_first {
             offer_link(self.peer, now);
         }
@@ -138,7 +147,11 @@ impl<E: Env> World for Served<'_, E> {
 }
 
 /// Returns what the core has to know of the link.
-fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
+fn link_state(
+    peer: &Peer,
+    now: Instant,
+    (starved_ns, cpu_limit): (u64, Option<CpuLimit>),
+) -> LinkState {
     let pacer = &peer.pacer;
     // What is sent again goes before all that waits.
     let again_bytes = peer.to_retransmit.bytes().min(peer.retransmit_buffer.budget_bytes());
@@ -148,6 +161,7 @@ fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
         ahead_bytes: pacer.ahead_bytes(now) + again_bytes,
         takes_all: pacer.takes_all(),
         starved_ns,
+        cpu_limit,
     }
 }
 
@@ -155,4 +169,12 @@ fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
 fn starved_ns(peer: &mut Peer, saturation: &mut Saturation, now: Instant) -> u64 {
     let idled_ns = peer.pacer.busy_since(saturation.busy_since(now));
     saturation.starved_ns(&mut peer.starved, idled_ns)
+}
+
+/// Notes how long batches took in contexts, and how long the processor worked at them.
+pub(super) fn note_work(peer: &mut Peer, slowdown: &mut Slowdown, now: Instant) {
+    let (cpu_ns, elapsed_ns) = peer.contexts.outgoing.take_worked_ns();
+    if elapsed_ns > 0 {
+        slowdown.worked(now, cpu_ns, elapsed_ns);
+    }
 }

@@ -23,7 +23,8 @@ impl Node {
         let tun = TunStatus { mtu: u32::from(self.tun_mtu), ..TunStatus::default() };
         let peers = peers.map(|peer| peer_status(peer, now)).collect();
         let problems = self.problems.status(now);
-        Status { tun, problems, peers, drops: self.drops_by_name(), ..Status::default() }
+        let (drops, history) = (self.drops_by_name(), self.history_status());
+        Status { tun, problems, peers, drops, history, ..Status::default() }
     }
 
     fn drops_by_name(&self) -> BTreeMap<String, u64> {

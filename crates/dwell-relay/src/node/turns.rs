@@ -96,8 +96,8 @@ impl Turn {
     }
 
     /// Books what bytes cost.
-    pub(super) fn charge_bytes(&mut self, bytes: usize) {
-        self.charge(bytes as u64 * BYTE_NS);
+    pub(super) fn charge_bytes(&mut self, bytes: u64) {
+        self.charge(bytes.saturating_mul(BYTE_NS));
     }
 
     /// Something took this long that began with `left_ns`: counts if it was charged less.
@@ -154,16 +154,27 @@ impl Node {
         self.first_turn = (self.first_turn + 1) % peers.max(1);
         for at in 0..peers {
             let index = (self.first_turn + at) % peers;
-            self.peers[index].turn.begin();
-            self.catch_up(env, index);
+            let peer = &mut self.peers[index];
+            peer.turn.begin();
+            if peer.turn.is_behind() || peer.contexts.incoming.is_ready() {
+                self.catch_up(env, index);
+            }
         }
         self.pump_paced(env);
     }
 
     /// Returns true if datagrams of a peer may be read: in this turn it has not used up its budget.
     pub fn has_turn(&self, peer: usize) -> bool {
-        let of_peer = |peer: &Peer| peer.turn.may_read() && !peer.contexts.incoming.is_ready();
+        let of_peer = |peer: &Peer| {
+            let incoming = &peer.contexts.incoming;
+            peer.turn.may_read() && !incoming.is_ready() && !incoming.is_clogged()
+        };
         self.peers.get(peer).is_none_or(of_peer)
+    }
+
+    /// Returns true if nothing is to be read from the peer until a thread is done with something of it.
+    pub fn is_clogged(&self, peer: usize) -> bool {
+        self.peers.get(peer).is_some_and(|peer| peer.contexts.incoming.is_clogged())
     }
 
     /// Returns true if datagrams wait for [`Node::take_turns`], which is to be called at once.

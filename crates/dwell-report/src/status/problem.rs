@@ -32,6 +32,8 @@ pub enum Problem {
     NotAllowed,
     /// The peer has another dictionary than this node, or none.
     DictionaryMismatch,
+    /// More comes in models than the processors of this machine decode.
+    DecodesSlowly,
     /// Other routes of this machine lead packets for the peer past the tunnel.
     Bypassed,
     /// The route to the peer's endpoint leads into the tunnel itself.
@@ -44,7 +46,7 @@ pub enum Problem {
 
 impl Problem {
     /// The problems that a peer can have.
-    pub const OF_PEERS: [Self; 14] = [
+    pub const OF_PEERS: [Self; 15] = [
         Self::Unresolved,
         Self::Unreachable,
         Self::PortClosed,
@@ -57,6 +59,7 @@ impl Problem {
         Self::PathMtu,
         Self::NotAllowed,
         Self::DictionaryMismatch,
+        Self::DecodesSlowly,
         Self::Bypassed,
         Self::EndpointInTunnel,
     ];
@@ -77,6 +80,7 @@ impl Problem {
             Self::Stopped => "stopped",
             Self::NotDelivered => "not_delivered",
             Self::PathMtu => "path_mtu",
+            Self::DecodesSlowly => "decodes_slowly",
             Self::NotAllowed => "not_allowed",
             Self::DictionaryMismatch => "dictionary_mismatch",
             Self::Bypassed => "bypassed",

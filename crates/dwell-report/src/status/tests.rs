@@ -45,6 +45,11 @@ pub(crate) fn example() -> Status {
             tx_packets: 900,
             tx_bytes: 90_000,
         },
+        history: HistoryStatus {
+            memory_bytes: 5_000_000,
+            memory_bytes_max: Some(64 << 20),
+            evicted: 2,
+        },
         drops: map([("no_route", 3)]),
         problems: vec![],
         peers: vec![PeerStatus {
@@ -241,6 +246,11 @@ const EXAMPLE_JSON: &str = r#"{
     "rx_bytes": 1200000,
     "tx_packets": 900,
     "tx_bytes": 90000
+  },
+  "history": {
+    "memory_bytes": 5000000,
+    "memory_bytes_max": 67108864,
+    "evicted": 2
   },
   "drops": {
     "no_route": 3

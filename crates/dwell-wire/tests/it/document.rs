@@ -233,6 +233,7 @@ fn section_7_control() {
         context: 3,
         generation: 2,
         is_lost: true,
+        is_empty: false,
         next_number: 0x1_0000,
         ring_offset: 3_000_000,
     };

@@ -110,6 +110,12 @@ fn values_of_the_node_are_reported_with_what_makes_sense() {
         ("mtu = 1000", "from 1280 to 65535, not 1000; or \"auto\""),
         ("mtu = \"big\"", "must be \"auto\" or a number of bytes from 1280"),
         ("offload = \"yes\"", "must be true or false (without quotes), not a string"),
+        (
+            "history_memory = \"1MiB\"",
+            "must be from 33.6 MB to 1099.51 GB, not 1048.6 kB; or \"auto\"",
+        ),
+        ("threads = 0", "must be a whole number from 1 to 16, not 0; or \"auto\""),
+        ("threads = \"all\"", "must be \"auto\" or a number from 1 to 16"),
         ("status = \"status.sock\"", "write for instance \"/run/dwell/site-a.sock\", or \"none\""),
         ("log = \"loud\"", "must be one of \"off\", \"error\", \"warn\", \"info\", \"debug\""),
         ("keepalive = \"1ms\"", "must be from 1.00 s to 600.00 s, not 1.0 ms"),

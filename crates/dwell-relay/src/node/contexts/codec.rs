@@ -7,7 +7,7 @@ use dwell_base::Rate;
 use dwell_codec::{
     Base, CodecError, ContextEncoder, ContextSpec, PPM_MEMORY_LOG_MIN, PPM_RECORD_LEN_MAX, PpmSpec,
 };
-use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Tried};
+use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Processor, Tried};
 
 use super::begin::Coder;
 use crate::config::PICKED_LEVEL_MAX;
@@ -255,9 +255,9 @@ impl Picking {
         now: Instant,
         rate: Option<Rate>,
         takes_models: bool,
-        slowdown: f64,
+        processor: Processor,
     ) {
-        self.pick.set_slowdown(slowdown);
+        self.pick.set_processor(processor);
         self.pick.review(now, bytes_a_second(rate), possible(takes_models));
     }
 }

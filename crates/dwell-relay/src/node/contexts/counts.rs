@@ -28,6 +28,8 @@ pub(super) enum Reason {
     Failed,
     /// The context was not used for long.
     Idle,
+    /// The node's memory was needed for others.
+    Memory,
     /// Batches are to stand alone from now on, or to refer to those before.
     Switched,
     /// The peer has confirmed more, so that there is a newer base for batches that stand alone.
@@ -35,7 +37,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    const ALL: [(Self, &'static str); 10] = [
+    const ALL: [(Self, &'static str); 11] = [
         (Self::First, "first"),
         (Self::Lost, "lost"),
         (Self::Unsendable, "unsendable"),
@@ -44,6 +46,7 @@ impl Reason {
         (Self::Picked, "picked"),
         (Self::Failed, "failed"),
         (Self::Idle, "idle"),
+        (Self::Memory, "memory"),
         (Self::Switched, "switched"),
         (Self::Advanced, "advanced"),
     ];

@@ -83,6 +83,7 @@ pub(in crate::node) fn compress_in_context(
     };
     if let Some(done) = env.compress_in_context(job) {
         let (job, took_ns) = (done.ticket.job, done.took_ns);
+        peer.compressed_ns = peer.compressed_ns.saturating_add(took_ns);
         let now = env.now();
         let outcome = finish(peer, done, store, now);
         peer.port.handle(now, Event::Compressed { job, outcome, took_ns });

@@ -8,6 +8,7 @@
 //! Batches that stand alone have no turn: each is opened as it comes. What is missing of them is only a
 //! hole in what later generations can refer to.
 
+mod held;
 mod receiver;
 
 use std::collections::BTreeMap;
@@ -21,8 +22,11 @@ use dwell_wire::{ContextBody, ContextRecord, ContextReport, reconstruct_number};
 
 use super::Limits;
 use super::counts::IncomingCounts;
+use super::decode_job::{Cancel, DecodeJob};
 use crate::node::allowance::Allowance;
-pub(crate) use receiver::{Held, Opened};
+use crate::node::memory::LeastRecent;
+pub(crate) use held::Held;
+pub(crate) use receiver::Opened;
 use receiver::{Here, Receiver};
 
 /// Bytes of records of all contexts of a peer that wait for one that is missing.
@@ -50,10 +54,16 @@ const REPORT_NS_MIN: u64 = 50 * MILLI_NS;
 const AT_ONCE_NS_MIN: u64 = 20 * MILLI_NS;
 
 /// The bytes that are copied in the time in which zstd decodes one, at least.
-const COPIED_AS_FAST: usize = 8;
+const COPIED_AS_FAST: u64 = 8;
 /// The bytes that zstd decodes in the time in which a model decodes one. A model may take much longer for what
 /// it can't predict: the time that passes counts, too.
-const MODEL_AS_SLOW: usize = 64;
+const MODEL_AS_SLOW: u64 = 64;
+/// What takes zstd's time for so many bytes, or less, is decoded at once: with a model, half a packet.
+const HERE_BYTES_MAX: u64 = 600 * MODEL_AS_SLOW;
+/// The time for each of these bytes, in nanoseconds.
+const NS_OF_BYTE: u64 = 4;
+/// Of a peer of which more bytes than this wait for a thread that decodes, nothing more is read.
+const PARKED_BYTES_MAX: usize = 256 << 10;
 
 /// The times that are waited.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +123,12 @@ pub(crate) struct Incoming {
     contexts: BTreeMap<u8, Box<Receiver>>,
     held_bytes: usize,
     held: usize,
+    /// The bytes of these that wait for a thread.
+    parked_bytes: usize,
+    /// Decoders that went to a thread so far.
+    departures: u64,
+    /// Of the jobs of the present contexts.
+    cancel: Cancel,
     /// Records of the session before are of the same contexts.
     accepts_previous: bool,
     /// There were records in this session.
@@ -133,6 +149,9 @@ impl Incoming {
             contexts: BTreeMap::new(),
             held_bytes: 0,
             held: 0,
+            parked_bytes: 0,
+            departures: 0,
+            cancel: Cancel::default(),
             accepts_previous: false,
             is_active: false,
             came_at: Instant::ZERO,
@@ -148,7 +167,8 @@ impl Incoming {
         self.is_active &= is_same;
         if !is_same {
             self.contexts.clear();
-            (self.held_bytes, self.held) = (0, 0);
+            self.cancel = Cancel::default();
+            (self.held_bytes, self.held, self.parked_bytes) = (0, 0, 0);
         }
         // What was missing of the session before nobody asks for any more.
         for receiver in self.contexts.values_mut() {
@@ -188,6 +208,55 @@ impl Incoming {
         let ring_log = self.limits.ring_log;
         let new = || Box::new(Receiver::new(ring_log));
         let receiver = self.contexts.entry(record.context).or_insert_with(new);
+        if receiver.is_busy() {
+            return self.park(now, record, origin, allowance);
+        }
+        self.place(now, record, origin, allowance)
+    }
+
+    /// Keeps a record of a context that is busy.
+    fn park(
+        &mut self,
+        now: Instant,
+        record: &ContextRecord<'_>,
+        origin: Origin,
+        allowance: &mut Allowance,
+    ) -> Taken {
+        let cost = record.data().len() + HELD_OVERHEAD_BYTES;
+        let has_room = self.held_bytes + cost <= HELD_BYTES_MAX && self.held < HELD_MAX;
+        let Some(receiver) = self.contexts.get_mut(&record.context).filter(|_| has_room) else {
+            return Taken::Full;
+        };
+        self.held_bytes += cost;
+        self.parked_bytes += cost;
+        self.held += 1;
+        receiver.park(Held::new(now, record, origin, allowance.share()));
+        Taken::Held
+    }
+
+    /// Takes a record that was parked and need not be any longer. It is to be [placed](Self::place) at once.
+    pub(crate) fn unpark(&mut self) -> Option<(u8, Held)> {
+        if self.parked_bytes == 0 {
+            return None;
+        }
+        let (&context, receiver) = self.contexts.iter_mut().find(|(_, it)| it.may_unpark())?;
+        let held = receiver.unpark()?;
+        let cost = held.len() + HELD_OVERHEAD_BYTES;
+        self.held -= 1;
+        self.held_bytes -= cost;
+        self.parked_bytes -= cost;
+        Some((context, held))
+    }
+
+    /// Finds what is to be done next with a record of a context that is not busy.
+    pub(crate) fn place(
+        &mut self,
+        now: Instant,
+        record: &ContextRecord<'_>,
+        origin: Origin,
+        allowance: &mut Allowance,
+    ) -> Taken {
+        let Some(receiver) = self.contexts.get_mut(&record.context) else { return Taken::Dropped };
         let number = reconstruct_number(receiver.next_number(), record.number);
         if record.is_alone() {
             receiver.came_alone(now, number, origin.datagram);
@@ -249,15 +318,52 @@ impl Incoming {
     }
 
     fn give_up_all(&mut self) {
-        for receiver in self.contexts.values_mut() {
+        // What a busy one misses may be with what is parked.
+        for receiver in self.contexts.values_mut().filter(|it| !it.is_busy()) {
             receiver.give_up(&mut self.counts);
         }
+    }
+
+    /// Returns the job of a record whose turn it is, if that takes so long that a thread should do it; else it is to
+    /// be [opened](Self::open).
+    pub(crate) fn depart(&mut self, record: &ContextRecord<'_>) -> Option<Box<DecodeJob>> {
+        let bytes = self.bytes_worth(record);
+        if bytes <= HERE_BYTES_MAX {
+            return None;
+        }
+        let here = Here { dictionary: self.dictionary.as_ref(), limits: self.limits };
+        let receiver = self.contexts.get_mut(&record.context)?;
+        let job = receiver.depart(record, here, self.departures + 1)?;
+        let mut job = job.cancelled_by(&self.cancel);
+        self.departures += 1;
+        job.cost_ns = bytes * NS_OF_BYTE;
+        Some(job)
+    }
+
+    /// A job comes back. Returns true if its batch is to be delivered.
+    pub(crate) fn returned(&mut self, job: &mut DecodeJob) -> bool {
+        let receiver = self.contexts.get_mut(&job.context);
+        receiver.is_some_and(|receiver| receiver.returned(job, &mut self.counts))
+    }
+
+    /// Returns the time for which the oldest record has waited for a thread, in nanoseconds.
+    pub(crate) fn waits_for_threads_ns(&self, now: Instant) -> u64 {
+        if self.parked_bytes == 0 {
+            return 0;
+        }
+        let oldest = self.contexts.values().filter_map(|it| it.parked_since()).min();
+        oldest.map_or(0, |since| now.since_ns(since))
+    }
+
+    /// Returns true if so much waits for threads that no more should be read from the peer.
+    pub(crate) fn is_clogged(&self) -> bool {
+        self.parked_bytes > PARKED_BYTES_MAX
     }
 
     /// Opens a record whose turn it is, into `out`, which has room for any batch.
     pub(crate) fn open(&mut self, record: &ContextRecord<'_>, out: &mut [u8]) -> Opened {
         let Some(receiver) = self.contexts.get_mut(&record.context) else { return Opened::Nothing };
-        let here = Here { dictionary: self.dictionary.as_deref(), limits: self.limits };
+        let here = Here { dictionary: self.dictionary.as_ref(), limits: self.limits };
         receiver.open(record, here, out, &mut self.counts)
     }
 
@@ -270,17 +376,18 @@ impl Incoming {
     }
 
     /// Returns the bytes that zstd decodes in the time that opening this record takes.
-    pub(crate) fn bytes_worth(&self, record: &ContextRecord<'_>) -> usize {
+    pub(crate) fn bytes_worth(&self, record: &ContextRecord<'_>) -> u64 {
         let ContextBody::Batch { original_len, start, .. } = record.body else { return 0 };
         let receiver = self.contexts.get(&record.context);
         let start = start.filter(|_| receiver.is_none_or(|it| it.primes(record)));
-        let base_len = start.map_or(0, |start| start.base.len() as usize);
+        let base_len = start.map_or(0, |start| u64::from(start.base.len()));
         let has_model = match start {
             Some(start) => start.codec == CodecId::Ppm as u8,
             None => receiver.is_some_and(|it| it.has_model()),
         };
-        let len = usize::from(original_len);
+        let len = u64::from(original_len);
         // zstd's base is copied, once or twice; a model learns it as it learns what it decodes.
+        // A peer may name any length.
         if has_model { (base_len + len) * MODEL_AS_SLOW } else { base_len / COPIED_AS_FAST + len }
     }
 
@@ -291,7 +398,7 @@ impl Incoming {
 
     /// True if a record that was held can be opened now.
     pub(crate) fn is_ready(&self) -> bool {
-        self.held > 0 && self.contexts.values().any(|it| it.is_ready())
+        self.held > 0 && self.contexts.values().any(|it| it.is_ready() || it.may_unpark())
     }
 
     /// The next record that was held and whose turn it is; it is to be opened at once.
@@ -319,7 +426,9 @@ impl Incoming {
             receiver.expire_hole(now, waits, &is_missing, &mut self.counts);
             receiver.forget_running(now);
             receiver.forget_idle(now);
-            let Some(first) = receiver.first_held() else { continue };
+            let Some(first) = receiver.first_held().filter(|_| !receiver.is_busy()) else {
+                continue;
+            };
             let waited_ns = now.since_ns(first.came_at);
             let is_hopeless = waited_ns >= waits.late_ns && !is_missing(first.datagram);
             if is_hopeless || waited_ns >= waits.missing_ns {
@@ -333,7 +442,9 @@ impl Incoming {
         let of = |receiver: &Receiver| {
             let report_at = receiver.report_at(waits.report_ns, self.may_report_at_once_at);
             let report_at = report_at.min(receiver.hole_until(waits, &is_missing));
-            let Some(first) = receiver.first_held() else { return report_at };
+            let Some(first) = receiver.first_held().filter(|_| !receiver.is_busy()) else {
+                return report_at;
+            };
             let is_waited_for = is_missing(first.datagram);
             let wait_ns = if is_waited_for { waits.missing_ns } else { waits.late_ns };
             report_at.min(first.came_at + wait_ns)
@@ -356,11 +467,35 @@ impl Incoming {
         }
     }
 
+    /// Returns the memory of all decoders, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.contexts.values().map(|it| it.memory_bytes()).sum()
+    }
+
+    /// Returns the one that was used least recently, of those that can be given up now.
+    pub(super) fn least_recent(&self) -> Option<LeastRecent> {
+        let here = self.contexts.iter().filter(|(_, it)| it.can_be_forgotten());
+        let (&context, oldest) = here.min_by_key(|(_, it)| it.used_at())?;
+        Some(LeastRecent { used_at: oldest.used_at(), context })
+    }
+
+    /// Returns the number of those that can be given up now.
+    pub(super) fn evictable(&self) -> usize {
+        self.contexts.values().filter(|it| it.can_be_forgotten()).count()
+    }
+
+    /// Gives it up: the peer is notified that it can't go on.
+    pub(super) fn evict(&mut self, context: u8) {
+        if let Some(receiver) = self.contexts.get_mut(&context) {
+            receiver.evict(&mut self.counts);
+        }
+    }
+
     pub(super) fn status(&self) -> RxContexts {
         if self.contexts.is_empty() && self.counts.is_nothing() {
             return RxContexts::default();
         }
-        let bytes = self.contexts.values().map(|it| it.memory_bytes()).sum();
+        let bytes = self.memory_bytes();
         self.counts.status(self.contexts.len(), bytes, self.held_bytes)
     }
 

@@ -76,6 +76,11 @@ impl ContextJob {
         encoder.compress(&self.batch, &mut self.out).map(|()| true)
     }
 
+    /// Returns true if a generation begins with it.
+    pub fn begins(&self) -> bool {
+        self.begins
+    }
+
     /// Returns true if a generation begins from other bytes, which takes up to milliseconds.
     pub fn primes(&self) -> bool {
         self.begins && self.generation.base.len > 0

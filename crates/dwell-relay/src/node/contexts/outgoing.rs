@@ -7,6 +7,7 @@
 //! time of priming.
 
 mod context;
+mod memory;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use dwell_base::time::SECOND_NS;
 use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
-use dwell_policy::method::{CodecPick, TrialBudget};
+use dwell_policy::method::{CodecPick, Processor};
 use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
@@ -40,13 +41,8 @@ const EVICTABLE_NS: u64 = 2 * SECOND_NS;
 /// The memory of a context that is not used for so long is given back.
 const IDLE_NS: u64 = 120 * SECOND_NS;
 
-/// Trials of codecs take at most one part in so many of the time, which is saved up to so much.
-const TRIALS_PART: u64 = 16;
-const TRIALS_SAVED_NS_MAX: u64 = SECOND_NS;
-/// The next one may be after so long if nothing is heard of one.
+/// The next trial of codecs may be after so long if nothing is heard of one.
 const RESULT_NS_MAX: u64 = 60 * SECOND_NS;
-/// What took the worker how long is forgotten at this rate, batch by batch: the last fifty count.
-const BUSY_FADE: f64 = 0.98;
 
 /// A batch may enter a context.
 #[derive(Debug)]
@@ -69,7 +65,7 @@ pub(super) struct Left {
     pub(super) primed: bool,
     /// The lengths before and after, in bytes.
     pub(super) lens: (u64, u64),
-    /// The time that it took, of the processor if a worker did it; and by the clock then.
+    /// The time that it took, of the processor if the other is known; and by the clock then.
     pub(super) took_ns: u64,
     pub(super) elapsed_ns: Option<u64>,
 }
@@ -85,33 +81,18 @@ pub(crate) struct Position {
     pub(crate) is_confirmed: bool,
 }
 
-/// Trials of codecs, of all contexts together.
-#[derive(Debug)]
+/// Trials of codecs, of all contexts together: one at a time.
+#[derive(Debug, Default)]
 struct Trials {
     due: Option<CodecTrial>,
+    /// The next one may be asked for from then on, if there is time for it.
     may_begin_at: Instant,
-    budget: TrialBudget,
-}
-
-impl Default for Trials {
-    fn default() -> Self {
-        let budget = TrialBudget::new(TRIALS_PART, TRIALS_SAVED_NS_MAX);
-        Self { due: None, may_begin_at: Instant::ZERO, budget }
-    }
+    may_begin: bool,
 }
 
 impl Trials {
-    fn may_begin(&mut self, now: Instant) -> bool {
-        self.due.is_none() && now >= self.may_begin_at && self.budget.allows(now, 1)
-    }
-
-    fn begin(&mut self, now: Instant, trial: CodecTrial) {
-        (self.due, self.may_begin_at) = (Some(trial), now + RESULT_NS_MAX);
-    }
-
-    fn ended(&mut self, now: Instant, took_ns: u64) {
-        self.may_begin_at = now;
-        self.budget.spend(now, took_ns);
+    fn may_begin(&self, now: Instant) -> bool {
+        self.may_begin && self.due.is_none() && now >= self.may_begin_at
     }
 }
 
@@ -124,20 +105,23 @@ pub(crate) struct Outgoing {
     contexts: Vec<Context>,
     by_group: HashMap<u64, u8>,
     epochs: u64,
+    has_begun: bool,
     /// The peer decodes batches that stand alone, and they are what is wanted.
     takes_alone: bool,
     wanted: Mode,
     /// The rate of the link, as far as it is known, and whether batches are short enough for models.
     rate: Option<Rate>,
     is_for_models: bool,
-    /// What took the worker's processor so long, and took it in all, lately, in nanoseconds.
-    busy_ns: (f64, f64),
-    /// Codecs to be tried: of all contexts together that takes a small part of the time.
+    /// What took the processor so long, and took so long in all, since that was asked, in nanoseconds.
+    worked_ns: (u64, u64),
+    /// Codecs to be tried.
     trials: Trials,
     /// What the latest trial has found.
     pick: Option<CodecPick<BatchCodec>>,
     /// Batches that were lost with their generations, and are to be encoded again.
     lost: LostBatches,
+    /// The node has no memory for more contexts.
+    pub(crate) is_short_of_memory: bool,
     /// One of them can't go on without a report, and none came for long.
     is_stuck: bool,
     /// No reports come.
@@ -210,6 +194,11 @@ impl Outgoing {
         std::mem::take(&mut self.is_stuck)
     }
 
+    /// Returns true if a generation has begun since this was asked.
+    pub(crate) fn take_begun(&mut self) -> bool {
+        std::mem::take(&mut self.has_begun)
+    }
+
     /// Returns the number of contexts that the peer takes.
     pub(super) fn contexts_max(&self) -> usize {
         self.limits.map_or(0, |limits| usize::from(limits.contexts))
@@ -236,6 +225,10 @@ impl Outgoing {
         if context.is_out {
             return None;
         }
+        if self.is_short_of_memory && context.encoder.is_none() {
+            self.counts.crowded_out += 1;
+            return None;
+        }
         context.used_at = now;
         let Coder { zstd: ContextSpec { level, .. }, model } =
             context.coder(self.rate, self.pick.as_ref(), wanted);
@@ -258,7 +251,7 @@ impl Outgoing {
                 (encoder, base.map(|base| (Reason::Advanced, base, Kind::Alone { keeps: true })))
             }
             (Some(reason), Some(encoder)) => {
-                let base = encoder.base_at(context.confirmed_offset).unwrap_or_default();
+                let base = encoder.ring_at(context.confirmed_offset).unwrap_or_default();
                 (encoder, Some((reason, base, kind)))
             }
             (Some(reason), None) => {
@@ -271,6 +264,7 @@ impl Outgoing {
             context.begin((coder, kind), base, dictionary);
             if reason != Reason::Advanced {
                 self.epochs += 1;
+                self.has_begun = true;
                 (context.epoch, context.began_at) = (self.epochs, now);
                 context.confirm_base();
             }
@@ -337,9 +331,9 @@ impl Outgoing {
         context.originals.returned(&encoder, &mut self.lost);
         context.took(now, left.took_ns, left.primed);
         if let Some(elapsed_ns) = left.elapsed_ns {
-            let (cpu_ns, all_ns) = &mut self.busy_ns;
-            *cpu_ns = BUSY_FADE * *cpu_ns + left.took_ns as f64;
-            *all_ns = BUSY_FADE * *all_ns + elapsed_ns as f64;
+            let (cpu_ns, all_ns) = self.worked_ns;
+            self.worked_ns =
+                (cpu_ns.saturating_add(left.took_ns), all_ns.saturating_add(elapsed_ns));
         }
         let is_batch = left.made == Made::Done && !left.primed;
         if let Some(picking) = context.picking.as_mut().filter(|_| is_batch) {
@@ -350,7 +344,7 @@ impl Outgoing {
                 && let Some((codecs, len)) = picking.due_trial(now, self.rate, takes_models)
             {
                 let trial = CodecTrial::new(context.group, &encoder, len, codecs);
-                self.trials.begin(now, trial);
+                self.trials.due = Some(trial);
             }
         }
         context.encoder = Some(encoder);
@@ -360,37 +354,43 @@ impl Outgoing {
         context.ended.is_none()
     }
 
-    /// Looks which codecs are best on a link of this rate, and returns a trial if there is to be one.
+    /// Returns what has taken the processor so long, and took so long in all, since this was asked, in nanoseconds.
+    pub(crate) fn take_worked_ns(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.worked_ns)
+    }
+
+    /// Looks which codecs are best on a link of this rate, with so much of a processor, and returns a trial if there is to
+    /// be one and there is time for it.
     pub(super) fn pick(
         &mut self,
         now: Instant,
-        rate: Option<Rate>,
-        is_for_models: bool,
+        (rate, is_for_models): (Option<Rate>, bool),
+        processor: Processor,
+        may_try: bool,
     ) -> Option<CodecTrial> {
         (self.rate, self.is_for_models) = (rate, is_for_models);
-        let slowdown = self.slowdown();
         let runs = is_for_models && self.mode() == Mode::Running;
         let models = self.limits.and_then(|limits| limits.models).filter(|_| runs);
         let models = models.map_or(0, |models| usize::from(models.contexts));
         for (at, context) in self.contexts.iter_mut().enumerate() {
             if let Some(picking) = &mut context.picking {
-                picking.review(now, rate, at < models, slowdown);
+                picking.review(now, rate, at < models, processor);
             }
         }
-        self.trials.due.take()
-    }
-
-    /// Returns how many times longer compressing takes than the processor works at it: that has others to serve, or
-    /// a quota.
-    fn slowdown(&self) -> f64 {
-        let (cpu_ns, all_ns) = self.busy_ns;
-        if cpu_ns > 0.0 { all_ns / cpu_ns } else { 1.0 }
+        self.trials.may_begin = may_try;
+        let trial = self.trials.due.take()?;
+        if !may_try {
+            // Others were first. It would not be of what goes through the context then.
+            self.tried(now, &trial);
+            return None;
+        }
+        self.trials.may_begin_at = now + RESULT_NS_MAX;
+        Some(trial)
     }
 
     /// Codecs were tried.
     pub(in crate::node) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
-        // On a processor of which little may be had, others wait for longer.
-        self.trials.ended(now, (trial.took_ns as f64 * self.slowdown()) as u64);
+        self.trials.may_begin_at = now;
         let at = self.by_group.get(&trial.group).map(|&at| usize::from(at));
         let context = at.and_then(|at| self.contexts.get_mut(at));
         if let Some(picking) = context.and_then(|it| it.picking.as_mut()) {
@@ -537,17 +537,12 @@ impl Outgoing {
     }
 
     pub(super) fn status(&self) -> TxContexts {
-        let bytes = self.contexts.iter().map(|it| match &it.encoder {
-            Some(encoder) => encoder.memory_bytes(),
-            None if it.is_out => it.memory_bytes,
-            None => 0,
-        });
-        let open = self.contexts.iter().filter(|it| it.is_out || it.encoder.is_some()).count();
-        let bytes = bytes.sum();
+        let open = self.contexts.iter().filter(|it| it.is_open()).count();
+        let bytes = self.memory_bytes();
         if self.contexts.is_empty() && self.counts.is_nothing() {
             return TxContexts::default();
         }
-        let used = self.contexts.iter().filter(|it| it.present.number > 0);
+        let used = self.contexts.iter().filter(|it| it.is_open() && it.present.number > 0);
         let codecs = codec::count(used.map(|it| it.present.coder));
         TxContexts { codecs, ..self.counts.status(self.mode(), (open, bytes)) }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate, Rng};
 use dwell_codec::{CodecId, ContextDictionary, ContextSpec};
+use dwell_policy::method::Processor;
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 use proptest::prelude::*;
 
@@ -239,7 +240,9 @@ impl Pair {
         // A link that is now thin, now fast: another codec is best.
         let is_thin = (self.now.as_ns() / (2 * SECOND_NS)).is_multiple_of(2);
         let rate = Rate::from_mbps(if is_thin { 1 } else { 2_000 });
-        if let Some(mut trial) = self.outgoing.pick(self.now, Some(rate), is_thin) {
+        if let Some(mut trial) =
+            self.outgoing.pick(self.now, (Some(rate), is_thin), Processor::default(), true)
+        {
             trial.run_in_no_time();
             self.outgoing.tried(self.now, &trial);
         }

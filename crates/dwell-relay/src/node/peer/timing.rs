@@ -53,6 +53,23 @@ impl Peer {
         }
     }
 
+    /// When it is time for the peer's timers, or to pump it.
+    pub(crate) fn due_at(&self, patience: Patience) -> Instant {
+        let timers = self.deadline(patience);
+        if self.handshake.current().is_none() || self.pacer.is_blocked() {
+            return timers;
+        }
+        let ready_at = self.pacer.ready_at();
+        // While others wait, what was lost with its context comes after them.
+        let is_lost = self.contexts.outgoing.has_lost() && self.port.is_empty();
+        let is_again = is_lost || !self.to_retransmit.is_empty();
+        let again = if is_again { ready_at } else { Instant::FAR_FUTURE };
+        // Either the link can't take a frame yet, or what waits is held back.
+        let frame_at = self.held_until.unwrap_or(ready_at);
+        let frame = if self.port.can_send() { frame_at } else { Instant::FAR_FUTURE };
+        timers.min(again).min(frame)
+    }
+
     /// When [`Peer::due`] or the handshake will next ask for something.
     pub(crate) fn deadline(&self, patience: Patience) -> Instant {
         let mut at = self.handshake.deadline();
@@ -114,6 +131,13 @@ impl Peer {
             (false, _) => Instant::FAR_FUTURE,
             (true, None) => self.probed_at + MEASURE_DEADLINES_NS / 10,
             (true, Some(_)) => self.probed_at + MEASURE_DEADLINES_NS,
+        }
+    }
+
+    /// A peer of which nothing is read, since what came of it waits for threads, may answer all the time.
+    pub(crate) fn excuse_silence(&mut self, now: Instant) {
+        if self.contexts.incoming.is_clogged() && self.unanswered_since.is_some() {
+            self.unanswered_since = Some(now);
         }
     }
 

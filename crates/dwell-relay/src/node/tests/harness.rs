@@ -1,6 +1,7 @@
 //! A pair of nodes, their worlds, and a link between them.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -64,6 +65,10 @@ pub(super) struct TestEnv {
     pub(super) worker: Option<Vec<(Ticket, Vec<u8>)>>,
     /// The same of contexts.
     pub(super) context_worker: Option<Vec<ContextJob>>,
+    /// The same of what is decoded in contexts.
+    pub(super) decode_worker: Option<Vec<DecodeJob>>,
+    /// What is compressed in contexts takes so many times longer than the processor works at it, if that is measured.
+    pub(super) context_slowdown: Option<u64>,
     /// The offset of the clock that shows UTC against the other one.
     pub(super) clock_ahead_ns: u64,
     /// The most bytes that were given to the compressor at once.
@@ -102,6 +107,16 @@ impl Env for TestEnv {
         }
         job.run();
         job.took_ns = 2 * job.batch_len() as u64;
+        job.elapsed_ns = self.context_slowdown.map(|times| times * job.took_ns);
+        Some(job)
+    }
+
+    fn decode_in_context(&mut self, mut job: Box<DecodeJob>) -> Option<Box<DecodeJob>> {
+        if let Some(worker) = &mut self.decode_worker {
+            worker.push(*job);
+            return None;
+        }
+        job.run();
         Some(job)
     }
 
@@ -155,6 +170,8 @@ pub(super) struct End {
     pub(super) swallowed_above: usize,
     /// All that it sent, if that is kept.
     pub(super) log: Option<Vec<Vec<u8>>>,
+    /// What came while nothing was to be read.
+    unread: VecDeque<Vec<u8>>,
     /// While it sleeps: what came for it.
     pub(super) asleep: Option<Vec<Vec<u8>>>,
 }
@@ -202,7 +219,9 @@ impl TestEnv {
             events: Vec::new(),
             link_open: true,
             worker: None,
+            context_slowdown: None,
             context_worker: None,
+            decode_worker: None,
             compress_byte_ns: 0,
             clock_ahead_ns: 1_700_000_000_000_000_000,
             compressed_bytes_max: 0,
@@ -231,6 +250,7 @@ impl End {
             parts_max: 0,
             swallowed_above: usize::MAX,
             log: None,
+            unread: VecDeque::new(),
             asleep: None,
         }
     }
@@ -301,6 +321,29 @@ impl End {
             job.run();
             job.took_ns = 100_000;
             self.node.compressed_in_context(self.env.now(), job);
+        }
+    }
+
+    /// The worker is done with all batches that it was to decode.
+    pub(super) fn decode_in_contexts(&mut self) {
+        let jobs = self.env.decode_worker.as_mut().map(std::mem::take).unwrap_or_default();
+        for mut job in jobs {
+            job.run();
+            self.node.decoded_in_context(&mut self.env, Box::new(job));
+        }
+    }
+
+    /// Reads what came, as long as there is something to be read from the peer.
+    fn read(&mut self) {
+        let source = self.received_from;
+        while !self.node.is_clogged(0)
+            && let Some(mut bytes) = self.unread.pop_front()
+        {
+            self.node.take_turns(&mut self.env);
+            // Through the socket that is connected to the peer, if there is one.
+            let connected = self.node.endpoint(0).filter(|at| *at == source).map(|_| 0);
+            self.node.datagram(&mut self.env, connected, source, &mut bytes);
+            self.node.pump_all(&mut self.env);
         }
     }
 
@@ -385,13 +428,8 @@ impl virtual_net::Node for End {
             return;
         }
         self.env.now.set(now);
-        let source = self.received_from;
-        let mut bytes = datagram.to_vec();
-        self.node.take_turns(&mut self.env);
-        // Through the socket that is connected to the peer, if there is one.
-        let connected = self.node.endpoint(0).filter(|at| *at == source).map(|_| 0);
-        self.node.datagram(&mut self.env, connected, source, &mut bytes);
-        self.node.pump_all(&mut self.env);
+        self.unread.push_back(datagram.to_vec());
+        self.read();
         self.after(out);
     }
 
@@ -405,6 +443,7 @@ impl virtual_net::Node for End {
             self.to_make -= 1;
             self.next_at = now + self.spacing_ns;
         }
+        self.read();
         self.node.timers(&mut self.env);
         self.node.pump_all(&mut self.env);
         self.after(out);

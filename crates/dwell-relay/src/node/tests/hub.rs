@@ -99,3 +99,72 @@ fn a_hub_that_was_restarted_decodes_at_once_what_all_its_peers_send() {
     row.run_to(2_000);
     row.check();
 }
+
+/// There is memory for a few peers only: all that is sent arrives as it was, or is lost with a context that the hub
+/// could not keep; and whoever sent it begins from nothing at once.
+#[test]
+fn a_hub_keeps_its_contexts_within_its_memory() {
+    const BYTES_MAX: u64 = 24 << 20;
+    let mut row = star(3);
+    row.with(0, |hub| hub.node.set_history_memory(BYTES_MAX));
+    let mut most = 0;
+    for ms in (200..1_200).step_by(10) {
+        row.run_to(ms);
+        let hub = row.station(0);
+        let history = hub.node.status(hub.env.now.get()).history;
+        assert_eq!(history.memory_bytes_max, Some(BYTES_MAX));
+        most = most.max(history.memory_bytes);
+    }
+    row.run_to(3_000);
+    row.assert_accounts();
+    let history = row.station(0).node.status(row.station(0).env.now.get()).history;
+    assert!(history.evicted > 50, "{history:?}");
+    // A context grows with its first batches; that is seen a twentieth of a second later.
+    assert!(most <= BYTES_MAX * 5 / 4, "{most}");
+    let (came, _) = row.check();
+    let sent = PEERS * PACKETS as usize;
+    assert!(came * 100 > sent * 95, "{came} of {sent}");
+    let peers = hub_peers(&row);
+    let sum = |of: fn(&PeerStatus) -> u64| peers.iter().map(of).sum::<u64>();
+    let no_base = sum(|peer| peer.rx.contexts.dropped["no_base"]);
+    let (batches, crowded) = (
+        sum(|peer| peer.rx.contexts.batches),
+        sum(|peer| peer.tx.contexts.without_context["crowded_out"]),
+    );
+    println!(
+        "{came} of {sent} came, {no_base} of {batches} without base, {crowded}, {history:?}, {most}"
+    );
+    assert!(no_base * 100 <= batches, "{no_base} of {batches}");
+}
+
+/// That there was no room is forgotten when those that took it are idle: others can begin then.
+#[test]
+fn who_comes_later_has_contexts_again() {
+    let mut row = star(4);
+    row.run_to(330);
+    // All that there are are in use: some are given up, and none may begin.
+    row.with(0, |hub| {
+        let bytes = hub.node.history_status().memory_bytes;
+        hub.node.set_history_memory(bytes - bytes / 8);
+    });
+    row.run_to(400);
+    let short = |row: &Row| {
+        let peers = row.station(0).node.peers.iter();
+        peers.filter(|peer| peer.contexts.outgoing.is_short_of_memory).count()
+    };
+    assert_eq!(short(&row), PEERS);
+    row.run_to(9_000);
+    assert_eq!(short(&row), 0);
+    let crowded = |row: &Row| {
+        let of = |peer: &PeerStatus| peer.tx.contexts.without_context["crowded_out"];
+        hub_peers(row).iter().map(of).sum::<u64>()
+    };
+    let before = crowded(&row);
+    let traffic = Traffic { flows: 4, six: false, payload_max: 1308, random: 0.1 };
+    for peer in 100..105 {
+        let (to, spacing_ns) = ([0, peer + 1], 2_300 * MICRO_NS);
+        row.load(peer, Load { to, packets: 400, spacing_ns, traffic, ttl: 64, full: false });
+    }
+    row.run_to(12_000);
+    assert_eq!(crowded(&row), before);
+}

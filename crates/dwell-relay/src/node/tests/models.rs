@@ -6,6 +6,8 @@ use super::contexts::{
     assert_sound, is_damaged, lost_of_thousand, pair_of, pair_of_rate, peers, run,
 };
 use super::harness::*;
+use crate::node::NodeEvent;
+use dwell_report::status::Problem;
 
 const PPM: &str = "scheme = \"auto\"\ncodec = \"ppm\"\nmodel_memory = \"1MiB\"";
 const ZSTD: &str = "scheme = \"auto\"\ncodec = \"zstd:6\"";
@@ -96,8 +98,7 @@ fn another_codec_begins_another_generation_and_loses_nothing() {
 fn contexts_pick_the_codec_that_carries_most() {
     let auto =
         |more: &str| format!("scheme = \"auto\"\ncodec = \"auto\"\nmodel_memory = \"1MiB\"{more}");
-    for (rate, models, wanted) in
-        [("1mbit", "", "ppm:"), ("1mbit", "\nmodels_max = 0", "zstd:15"), ("900mbit", "", "zstd:1")]
+    for (rate, models, wanted) in [("1mbit", "", "ppm:"), ("1mbit", "\nmodels_max = 0", "zstd:15")]
     {
         let mut net = pair_of_rate([&auto(""), &auto(models)], rate, &good_link(), 5);
         net.run_to(2_000);
@@ -107,9 +108,31 @@ fn contexts_pick_the_codec_that_carries_most() {
         net.assert_flows_in_order();
         assert_eq!(lost_of_thousand(&net), 0);
         let tx = net.end(0).peer().tx.contexts;
+        // It is not what they began with.
         let is_wanted = |name: &String| name.starts_with(wanted);
         assert!(tx.codecs.keys().any(is_wanted), "{rate}: {:?}", tx.codecs);
+        assert!(tx.generations["picked"] > 0, "{rate}: {:?}", tx.generations);
         assert_eq!(net.end(0).peer().codec, "auto");
+    }
+}
+
+/// A processor of which little was to be had, and then all: that what is compressed has to wait no longer is noticed,
+/// also where nobody measures it any more.
+#[test]
+fn a_processor_that_was_slow_is_not_slow_for_ever() {
+    let auto = "scheme = \"auto\"\ncodec = \"auto\"\nmodel_memory = \"1MiB\"";
+    for later in [Some(1), None] {
+        let mut net = pair_of_rate([auto; 2], "1mbit", &good_link(), 5);
+        net.run_to(2_000);
+        net.start_sources(2_000, 50_000, MILLI_NS);
+        let mut models = Vec::new();
+        for (slowdown, until_ms) in [(Some(2_000), 12_000), (later, 50_000)] {
+            net.net.with_node(net.ends[0], |end, _, _| end.env.context_slowdown = slowdown);
+            net.run_to(until_ms);
+            let codecs = net.end(0).peer().tx.contexts.codecs;
+            models.push(codecs.keys().any(|name| name.starts_with("ppm:")));
+        }
+        assert_eq!(models, [false, true], "{later:?}");
     }
 }
 
@@ -129,4 +152,161 @@ fn models_give_way_to_batches_that_stand_alone() {
     assert_eq!(after.mode, "running");
     assert!(after.model_generations > before.model_generations, "{after:?}");
     assert!(!is_damaged(&net.end(1).peer()));
+}
+
+/// What comes while a thread decodes waits for it, whatever it is; so does what refers to what is missing.
+#[test]
+fn a_thread_that_decodes_slowly_keeps_order() {
+    for (loss, at_most) in [(0.0, 0), (0.02, 10)] {
+        for (seed, every) in [(4, 1), (5, 4), (6, 9)] {
+            let link = good_link().with_loss(loss).with_reorder(loss);
+            let mut net = pair_of([PPM; 2], &link, seed);
+            for id in net.ends {
+                net.net.with_node(id, |end, _, _| end.env.decode_worker = Some(Vec::new()));
+            }
+            net.run_to(1_000);
+            net.start_sources(1_000, 4_000, 250 * MICRO_NS);
+            let mut went = 0;
+            for step in 0..8_000 {
+                net.run_to(1_000 + step);
+                for id in net.ends {
+                    net.net.with_node(id, |end, now, out| {
+                        end.env.now.set(now);
+                        went += end.env.decode_worker.as_ref().map_or(0, Vec::len);
+                        if step % every == 0 {
+                            end.decode_in_contexts();
+                        }
+                        end.node.pump_all(&mut end.env);
+                        end.after(out);
+                    });
+                }
+            }
+            assert_sound(&net);
+            if loss == 0.0 {
+                net.assert_flows_in_order();
+            }
+            let lost = lost_of_thousand(&net);
+            assert!(lost <= at_most, "{loss}, seed {seed}: {lost}");
+            assert!(went > 50, "{went} jobs");
+            for peer in peers(&net) {
+                assert!(!is_damaged(&peer) && peer.rx.contexts.held_bytes == 0, "{:?}", peer.rx);
+            }
+        }
+    }
+}
+
+/// A node begins again while a thread has its peer's decoder, and the peer does while it has its own.
+#[test]
+fn a_decoder_that_comes_back_to_another_session_is_of_no_use() {
+    let mut net = pair_of([PPM; 2], &good_link(), 7);
+    for id in net.ends {
+        net.net.with_node(id, |end, _, _| end.env.decode_worker = Some(Vec::new()));
+    }
+    net.run_to(1_000);
+    net.start_sources(1_000, 8_000, MILLI_NS);
+    let mut cancelled = 0;
+    for step in 0..9_000 {
+        net.run_to(1_000 + step);
+        if step == 3_000 {
+            let config = config_of(1, true, "9mbit", PPM);
+            net.restart(1, &config, 1_000);
+        }
+        for id in net.ends {
+            net.net.with_node(id, |end, now, out| {
+                end.env.now.set(now);
+                // For some seconds nothing comes back.
+                if !(2_500..4_500).contains(&step) {
+                    end.decode_in_contexts();
+                }
+                // No thread works for the node that is gone.
+                if let (4_400, Some(jobs)) = (step, &end.env.decode_worker) {
+                    cancelled += jobs.iter().filter(|job| job.is_cancelled()).count();
+                }
+                end.node.pump_all(&mut end.env);
+                end.after(out);
+            });
+        }
+    }
+    assert_sound(&net);
+    for peer in peers(&net) {
+        let rx = &peer.rx.contexts;
+        assert!(rx.batches > 100 && !is_damaged(&peer), "{rx:?}");
+        assert_eq!(rx.held_bytes, 0, "{rx:?}");
+    }
+    assert!(cancelled > 0);
+}
+
+/// What came waits for a thread for longer than a peer may be silent, and meanwhile nothing more is read: it is not
+/// taken for dead, and all that was sent is decoded in the end.
+#[test]
+fn a_peer_that_is_not_read_is_not_silent() {
+    let mut net = pair_of([PPM; 2], &good_link(), 12);
+    net.net.with_node(net.ends[1], |end, _, _| end.env.decode_worker = Some(Vec::new()));
+    net.run_to(1_000);
+    net.start_sources(1_000, 30_000, 500 * MICRO_NS);
+    let mut clogged_ms = 0;
+    for step in 0..24_000_u64 {
+        net.run_to(1_000 + step);
+        net.net.with_node(net.ends[1], |end, now, out| {
+            end.env.now.set(now);
+            clogged_ms += u64::from(end.node.is_clogged(0));
+            // For eight seconds no thread does anything.
+            if !(2_000..10_000).contains(&step) {
+                end.decode_in_contexts();
+            }
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+        });
+    }
+    assert!(clogged_ms > 6_000, "{clogged_ms} ms");
+    assert_sound(&net);
+    for end in [0, 1] {
+        let downs = net.end(end).env.events.iter().filter(|it| matches!(it, NodeEvent::Down(..)));
+        assert_eq!(downs.count(), 0, "{:?}", net.end(end).env.events);
+    }
+    assert!(!is_damaged(&peers(&net)[1]), "{:?}", peers(&net)[1].rx);
+}
+
+/// Where more comes than is decoded no models are offered for a minute: what waits is decoded then, nothing is lost,
+/// and what comes is of zstd.
+#[test]
+fn who_can_not_keep_up_offers_no_models_for_a_while() {
+    let mut net = pair_of([PPM; 2], &good_link(), 11);
+    net.net.with_node(net.ends[1], |end, _, _| end.env.decode_worker = Some(Vec::new()));
+    net.run_to(1_000);
+    net.start_sources(1_000, 40_000, 2 * MILLI_NS);
+    let (mut with_models, mut changes, mut is_said) = (Vec::new(), Vec::new(), false);
+    for step in 0..85_000_u64 {
+        net.run_to(1_000 + step);
+        net.net.with_node(net.ends[1], |end, now, out| {
+            end.env.now.set(now);
+            // A batch each 40 ms: a quarter of what comes.
+            if step % 40 == 0 {
+                end.decode_in_contexts();
+            }
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+            let has =
+                end.peer().problems.iter().any(|it| it.problem == Problem::DecodesSlowly.name());
+            if std::mem::replace(&mut is_said, has) != has {
+                changes.push(step);
+            }
+        });
+        if step % 5_000 == 0 {
+            with_models.push(net.end(1).peer().rx.contexts.model_generations);
+        }
+    }
+    assert_sound(&net);
+    assert_eq!(lost_of_thousand(&net), 0);
+    let rx = &peers(&net)[1].rx.contexts;
+    assert!(rx.held_bytes == 0 && !is_damaged(&peers(&net)[1]), "{rx:?}");
+    // It is a problem for a minute, and then, with all as it was, for longer.
+    let [begins, ends, again] = changes[..] else { panic!("it changes at {changes:?} ms") };
+    assert!((2_000..5_000).contains(&begins), "{begins}");
+    assert!((60_000..60_100).contains(&(ends - begins)), "{begins} to {ends}");
+    assert!((2_000..5_000).contains(&(again - ends)), "{again} after {ends}");
+    // None begins in the minute, and then they do again.
+    let (first, last) = (with_models[2], *with_models.last().unwrap());
+    assert!(first > 0 && with_models[3..12].iter().all(|&it| it == first), "{with_models:?}");
+    assert!(last > first, "{with_models:?}");
 }

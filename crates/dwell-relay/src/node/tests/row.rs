@@ -194,13 +194,14 @@ impl dwell_testkit::virtual_net::Node for Station {
         self.env.now.set(now);
         if let Some(mut load) = self.load.filter(|_| now >= self.next_at) {
             let mut packet = self.make_packet(&load);
-            self.node.packet(&mut self.env, &mut packet);
+            let to = self.node.packet(&mut self.env, &mut packet);
+            to.into_iter().for_each(|peer| self.node.pump(&mut self.env, peer));
             load.packets -= 1;
             self.next_at = now + load.spacing_ns;
             self.load = Some(load).filter(|load| load.packets > 0);
         }
-        self.node.timers(&mut self.env);
-        self.node.pump_all(&mut self.env);
+        self.node.serve_due(&mut self.env);
+        self.node.pump_handed(&mut self.env);
         self.after(out);
     }
 

@@ -1,6 +1,9 @@
 //! One context of what comes from a peer.
 
-use std::collections::BTreeMap;
+mod elsewhere;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
@@ -9,10 +12,12 @@ use dwell_codec::{
 };
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
-use super::{GapWaits, Limits, Origin, WAIT_NS_MAX};
-use crate::node::allowance::Allowance;
+use super::held::Held;
+use super::{GapWaits, Limits, WAIT_NS_MAX};
 use crate::node::contexts::begin::name_of;
 use crate::node::contexts::counts::IncomingCounts;
+use crate::node::contexts::decode_job::OwnedSource;
+use elsewhere::Away;
 
 /// That a generation is lost is said so often; then only if more of it comes.
 const LOST_REPORTS_MAX: u32 = 8;
@@ -28,88 +33,17 @@ const IDLE_NS: u64 = 300 * SECOND_NS;
 /// The first number of a context.
 const NUMBER_MIN: u64 = 1;
 
-/// A record that came too early.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) came_at: Instant,
-    /// The datagram that it was first sent in; zero if that is not known any more.
-    pub(crate) datagram: u64,
-    /// The packets that its datagram may yet hold.
-    pub(crate) packets_left: Allowance,
-    generation: u8,
-    number: u16,
-    content: Content,
-}
-
-#[derive(Debug)]
-enum Content {
-    Raw(Vec<u8>),
-    /// One that refers to those before.
-    Batch {
-        start: Option<Start>,
-        is_columnar: bool,
-        original_len: u16,
-        data: Vec<u8>,
-    },
-}
-
-impl Held {
-    pub(super) fn new(
-        now: Instant,
-        record: &ContextRecord<'_>,
-        origin: Origin,
-        packets_left: Allowance,
-    ) -> Self {
-        let content = match record.body {
-            ContextBody::Raw(packet) => Content::Raw(packet.to_vec()),
-            ContextBody::Batch { start, is_columnar, original_len, data, .. } => {
-                Content::Batch { start, is_columnar, original_len, data: data.to_vec() }
-            }
-        };
-        Self {
-            came_at: now,
-            datagram: origin.datagram,
-            packets_left,
-            generation: record.generation,
-            number: record.number,
-            content,
-        }
-    }
-
-    /// The bytes that it takes.
-    pub(super) fn len(&self) -> usize {
-        match &self.content {
-            Content::Raw(data) | Content::Batch { data, .. } => data.len(),
-        }
-    }
-
-    /// The record as it came.
-    pub(crate) fn record(&self, context: u8) -> ContextRecord<'_> {
-        let body = match &self.content {
-            Content::Raw(packet) => ContextBody::Raw(packet),
-            &Content::Batch { start, is_columnar, original_len, ref data } => {
-                ContextBody::Batch { start, alone: None, is_columnar, original_len, data }
-            }
-        };
-        ContextRecord { context, generation: self.generation, number: self.number, body }
-    }
-
-    fn begins(&self) -> bool {
-        matches!(self.content, Content::Batch { start: Some(_), .. })
-    }
-}
-
 /// What this end has offered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Here<'a> {
-    pub(super) dictionary: Option<&'a ContextDictionary>,
+    pub(super) dictionary: Option<&'a Arc<ContextDictionary>>,
     pub(super) limits: Limits,
 }
 
 impl<'a> Here<'a> {
     /// Returns the dictionary, if it is the one that is meant: what was sent before a change is never decoded
     /// with other bytes.
-    fn dictionary(&self, name: u64) -> Option<&'a ContextDictionary> {
+    fn dictionary(&self, name: u64) -> Option<&'a Arc<ContextDictionary>> {
         self.dictionary.filter(|dictionary| name_of(dictionary).short() == name)
     }
 
@@ -119,6 +53,16 @@ impl<'a> Here<'a> {
             StartBase::Ring { offset, len } => Some(Source::Ring(Base { offset, len })),
             StartBase::Dictionary { name, len } => {
                 Some(Source::Dictionary(self.dictionary(name)?, len))
+            }
+        }
+    }
+
+    /// Returns the same for a thread.
+    fn owned_source(&self, base: StartBase) -> Option<OwnedSource> {
+        match base {
+            StartBase::Ring { offset, len } => Some(OwnedSource::Ring(Base { offset, len })),
+            StartBase::Dictionary { name, len } => {
+                Some(OwnedSource::Dictionary(Arc::clone(self.dictionary(name)?), len))
             }
         }
     }
@@ -146,12 +90,18 @@ pub(crate) enum Opened {
 /// One context.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    decoder: ContextDecoder,
+    decoder: Box<ContextDecoder>,
     ring_log: u8,
+    /// It is not here, but with a job.
+    away: Option<Away>,
+    /// What came meanwhile, in this order.
+    parked: VecDeque<Held>,
     /// The latest generation of which something was opened.
     generation: Option<u8>,
     /// The one that the ring is of: the latest that has begun.
     ring_generation: Option<u8>,
+    /// How far the present generation had come when the memory was given to others.
+    evicted_at: Option<u64>,
     /// The batches of the latest generation stand alone, and so did others since this time, ...
     alone: Option<AloneState>,
     alone_since: Instant,
@@ -191,10 +141,13 @@ struct AloneState {
 impl Receiver {
     pub(super) fn new(ring_log: u8) -> Self {
         Self {
-            decoder: ContextDecoder::new(ring_log),
+            decoder: Box::new(ContextDecoder::new(ring_log)),
             ring_log,
+            away: None,
+            parked: VecDeque::new(),
             generation: None,
             ring_generation: None,
+            evicted_at: None,
             alone: None,
             alone_since: Instant::ZERO,
             alone_next: NUMBER_MIN,
@@ -212,7 +165,7 @@ impl Receiver {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.decoder.memory_bytes()
+        self.away.map_or_else(|| self.decoder.memory_bytes(), |away| away.memory_bytes)
     }
 
     /// Returns true if the generation is newer than the latest one.
@@ -247,7 +200,7 @@ impl Receiver {
 
     /// Datagrams have other numbers from now on, and nobody asks for those of before.
     pub(super) fn begin_session(&mut self) {
-        self.held.values_mut().for_each(|held| held.datagram = 0);
+        self.held.values_mut().chain(&mut self.parked).for_each(|held| held.datagram = 0);
         self.came.1 = 0;
         if let Some((_, datagram)) = self.alone.as_mut().and_then(|alone| alone.hole.as_mut()) {
             *datagram = 0;
@@ -257,7 +210,7 @@ impl Receiver {
     /// Returns true if records wait here for those before them, at the time of the path's latest one.
     pub(super) fn keeps_order(&self, now: Instant) -> bool {
         let runs = self.alone.is_none() && now.since_ns(self.ran_at) < ORDERS_NS;
-        runs || !self.held.is_empty()
+        runs || !self.held.is_empty() || self.is_busy()
     }
 
     /// A batch came that stands alone.
@@ -271,7 +224,8 @@ impl Receiver {
 
     pub(super) fn is_ready(&self) -> bool {
         let first = self.held.first_key_value();
-        first.is_some_and(|(&number, held)| number == self.next || self.skips_to(held))
+        let is_first = |(&number, held)| number == self.next || self.skips_to(held);
+        !self.is_busy() && first.is_some_and(is_first)
     }
 
     /// Takes the first of the records that are held, whose turn it is.
@@ -336,7 +290,8 @@ impl Receiver {
         is_missing: impl Fn(u64) -> bool,
         counts: &mut IncomingCounts,
     ) {
-        if now >= self.hole_until(waits, is_missing) {
+        // What fills it may be parked while the decoder is away.
+        if !self.is_busy() && now >= self.hole_until(waits, is_missing) {
             self.lose_alone(false, counts);
         }
     }
@@ -351,7 +306,7 @@ impl Receiver {
 
     /// Returns true if the running generation is decoded by a model.
     pub(super) fn has_model(&self) -> bool {
-        self.decoder.has_model()
+        self.away.is_some() || self.decoder.has_model()
     }
 
     /// True if the present generation can't go on.
@@ -402,7 +357,7 @@ impl Receiver {
             }
             None if self.is_newer(record.generation) => {
                 // Its beginning was given up.
-                self.generation = Some(record.generation);
+                (self.generation, self.evicted_at) = (Some(record.generation), None);
                 (self.running, self.alone) = (self.generation, None);
                 self.lose(counts);
             }
@@ -431,7 +386,7 @@ impl Receiver {
         (start, here): (Start, Here<'_>),
         counts: &mut IncomingCounts,
     ) {
-        self.generation = Some(generation);
+        (self.generation, self.evicted_at) = (Some(generation), None);
         (self.running, self.alone) = (self.generation, None);
         let has_begun = here.source(start.base).is_some_and(|source| {
             if start.codec == CodecId::Zstd as u8 {
@@ -516,7 +471,7 @@ impl Receiver {
             self.alone_since = self.came.0;
         }
         let before = self.alone.filter(|_| keeps);
-        self.generation = Some(generation);
+        (self.generation, self.evicted_at) = (Some(generation), None);
         let known = start.filter(|(start, _)| start.codec == CodecId::Zstd as u8);
         let begun = known.filter(|&(start, here)| {
             here.source(start.base).is_some_and(|source| {
@@ -543,6 +498,9 @@ impl Receiver {
     /// Gives back what the running generation is decoded with, once nothing of it can come any more: what was
     /// lost of it is sent again while others stand alone already.
     pub(super) fn forget_running(&mut self, now: Instant) {
+        if self.away.is_some() {
+            return;
+        }
         let is_over = !self.is_live || now.since_ns(self.alone_since) >= WAIT_NS_MAX;
         if self.alone.is_some() && is_over && self.held.is_empty() {
             self.decoder.forget_running();
@@ -553,22 +511,49 @@ impl Receiver {
     /// Gives back the memory of a context of which nothing came for long. What comes of it yet is lost as if
     /// its base was not there: the peer begins again from nothing.
     pub(super) fn forget_idle(&mut self, now: Instant) {
-        let used_at = self.ran_at.max(self.came.0);
-        if now.since_ns(used_at) < IDLE_NS || self.ring_generation.is_none() {
-            return;
+        if now.since_ns(self.used_at()) >= IDLE_NS && self.can_be_forgotten() {
+            self.forget();
+            // Nobody asks for a report before more of it comes.
+            (self.must_report, self.said_lost) = (false, LOST_REPORTS_MAX);
         }
-        self.decoder = ContextDecoder::new(self.ring_log);
+    }
+
+    /// Returns when something of it came last.
+    pub(super) fn used_at(&self) -> Instant {
+        self.ran_at.max(self.came.0)
+    }
+
+    /// Returns true if it has something, and nothing is with a thread.
+    pub(super) fn can_be_forgotten(&self) -> bool {
+        self.ring_generation.is_some() && !self.is_busy()
+    }
+
+    /// Gives back the memory for others. The peer is notified at once: it may be in the middle of something.
+    pub(super) fn evict(&mut self, counts: &mut IncomingCounts) {
+        counts.lost += u64::from(self.is_live);
+        // What was decoded must not come again.
+        let has_begun = self.generation == self.ring_generation;
+        let come_to = has_begun.then(|| self.decoder.offset());
+        self.forget();
+        self.evicted_at = come_to;
+        (self.must_report, self.said_lost) = (true, 0);
+    }
+
+    fn forget(&mut self) {
+        *self.decoder = ContextDecoder::new(self.ring_log);
         (self.ring_generation, self.is_live) = (None, false);
         if let Some(alone) = &mut self.alone {
             *alone = AloneState { is_lost: true, is_useless: true, hole: None };
         }
-        // Nobody asks for a report before more of it comes.
-        (self.must_report, self.said_lost) = (false, LOST_REPORTS_MAX);
     }
 
     /// Returns the time at which a report is due, if they are to be so far apart; one that is to be made at once
     /// may be from `at_once_at` on.
     pub(super) fn report_at(&self, report_ns: u64, at_once_at: Instant) -> Instant {
+        // Whether a generation could begin is known when it is back.
+        if self.away.is_some_and(|away| away.base.is_some()) {
+            return Instant::FAR_FUTURE;
+        }
         if self.must_report {
             return at_once_at;
         }
@@ -592,8 +577,14 @@ impl Receiver {
             context,
             generation: self.generation.unwrap_or(0),
             is_lost,
-            next_number: self.next_number(),
-            ring_offset: if has_begun { self.decoder.offset() } else { 0 },
+            is_empty: self.ring_generation.is_none(),
+            // What is with a thread has not come yet, as far as anybody can know.
+            next_number: self.next_number() - u64::from(self.away.is_some()),
+            ring_offset: match self.away {
+                Some(away) => away.offset,
+                None if has_begun => self.decoder.offset(),
+                None => self.evicted_at.unwrap_or(0),
+            },
         }
     }
 }

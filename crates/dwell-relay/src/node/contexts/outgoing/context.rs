@@ -126,6 +126,11 @@ impl Context {
         }
     }
 
+    /// Returns true if it has an encoder.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_out || self.encoder.is_some()
+    }
+
     /// Returns true if a record of it may yet be on its way.
     pub(super) fn is_in_flight(&self, now: Instant) -> bool {
         self.confirmed_number < self.next_number && now.since_ns(self.written_at) < IN_FLIGHT_NS
@@ -274,7 +279,7 @@ impl Context {
 
     /// Takes the offset that the peer reports of the present generation.
     pub(super) fn confirm_offset(&mut self, report: &ContextReport) {
-        if report.ring_offset >= self.present.base.offset {
+        if report.ring_offset >= self.present.base.offset && !report.is_empty {
             // Where nothing waits for what is missing, a report may be of before another came.
             let least = if self.present.is_alone() { self.confirmed_offset } else { 0 };
             (self.confirmed_offset, self.base_failed) = (report.ring_offset.max(least), false);
@@ -285,6 +290,10 @@ impl Context {
                 (self.confirmed_offset, self.base_failed) = (0, false);
                 self.dictionary_failed |= self.present.dictionary.is_some();
             }
+        }
+        if report.is_lost && report.is_empty {
+            // How far it had come says what it lost, and not what it has.
+            self.confirmed_offset = 0;
         }
     }
 

@@ -156,6 +156,7 @@ fn a_peer_that_lets_every_generation_end_gets_few() {
             context: 0,
             generation: sent.position.generation,
             is_lost: true,
+            is_empty: false,
             next_number: 1,
             ring_offset: 0,
         };
@@ -168,11 +169,12 @@ proptest! {
     /// Whatever a peer reports: what is sent to one that tells the truth afterwards can be decoded.
     #[test]
     fn false_reports_harm_nobody_else(
-        reports in prop::collection::vec((0u8..3, 0u8..4, any::<bool>(), 0u64..40, 0u64..9_000), 1..60),
+        reports in prop::collection::vec((0u8..3, 0u8..4, any::<[bool; 2]>(), 0u64..40, 0u64..9_000), 1..60),
     ) {
         let mut pair = Pair::new(9);
-        for (context, generation, is_lost, next_number, ring_offset) in reports {
-            let report = ContextReport { context, generation, is_lost, next_number, ring_offset };
+        for (context, generation, [is_lost, is_empty], next_number, ring_offset) in reports {
+            let report =
+                ContextReport { context, generation, is_lost, is_empty, next_number, ring_offset };
             pair.outgoing.report(pair.now, &report);
             pair.now = pair.now + 30 * MILLI_NS;
             if let Some(sent) = pair.batch(0) {
@@ -195,6 +197,7 @@ fn what_is_lost_comes_back_once_and_the_encoder_may_be_away_meanwhile() {
         context: 0,
         generation: first.position.generation,
         is_lost: true,
+        is_empty: false,
         next_number: lost[2].position.number,
         // The first of them came.
         ring_offset: (first.original.len() + lost[0].original.len()) as u64,

@@ -1,0 +1,87 @@
+//! What a transport says of its link.
+
+/// The state of a link as its transport sees it: TCP does, on Linux, by `TCP_INFO`. Zero is what is not
+/// known.
+///
+/// ```
+/// use dwell_policy::rate::LinkReport;
+///
+/// // A connection that was just made: ten segments may go in a round trip of 20 ms.
+/// let new = LinkReport { window_rate: 14_480.0 / 0.02, ..LinkReport::default() };
+/// assert_eq!(new.rate(), Some(724_000.0));
+/// // Short answers show the least that the link carries.
+/// let short = LinkReport { delivered_rate: 50_000.0, is_least: true, ..new };
+/// assert_eq!(short.rate(), Some(724_000.0));
+/// // Other streams have seen more of it.
+/// let known = LinkReport { path_rate: 625_000.0, ..short };
+/// assert_eq!(known.rate(), Some(625_000.0));
+/// // A long one shows what it carries.
+/// let long = LinkReport { delivered_rate: 600_000.0, is_least: false, ..known };
+/// assert_eq!(long.rate(), Some(600_000.0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkReport {
+    /// The rate at which the other end has received lately, in bytes a second.
+    pub delivered_rate: f64,
+    /// True if that is only the least, as the application had nothing more to send.
+    pub is_least: bool,
+    /// The rate at which the transport may send now, in bytes a second: its window in each round trip.
+    pub window_rate: f64,
+    /// The rate that other streams over the same path have found, in bytes a second.
+    pub path_rate: f64,
+    /// The shortest round trip, in nanoseconds.
+    pub round_trip_ns: u64,
+    /// The bytes that the transport holds, and those that are on their way.
+    pub pending_bytes: u64,
+}
+
+impl LinkReport {
+    /// Returns the rate of the link for what comes next, in bytes a second, if anything is known of it.
+    ///
+    /// As long as only short messages were sent, nobody knows more than the least that the link
+    /// carries; then it is taken to carry what the window allows, but not more than others have found.
+    pub fn rate(&self) -> Option<f64> {
+        let known = |rate: f64| rate.is_finite() && rate > 0.0;
+        let delivered = Some(self.delivered_rate).filter(|&rate| known(rate));
+        if delivered.is_some() && !self.is_least {
+            return delivered;
+        }
+        let others = [self.window_rate, self.path_rate].into_iter().filter(|&rate| known(rate));
+        let most = others.reduce(f64::min);
+        match (delivered, most) {
+            (Some(least), Some(most)) => Some(least.max(most)),
+            (least, most) => least.or(most),
+        }
+    }
+
+    /// Returns the bytes that wait for the link, if it carries this many a second: those that are
+    /// pending but for those that are on their way.
+    pub(super) fn waiting_bytes(&self, rate: f64) -> f64 {
+        (self.pending_bytes as f64 - rate * self.round_trip_ns as f64 / 1e9).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_known_of_a_link_of_which_nothing_was_said() {
+        assert_eq!(LinkReport::default().rate(), None);
+        let odd = LinkReport { delivered_rate: f64::NAN, window_rate: -1.0, ..Default::default() };
+        assert_eq!(odd.rate(), None);
+        let path = LinkReport { path_rate: 5.0, ..odd };
+        assert_eq!(path.rate(), Some(5.0));
+    }
+
+    #[test]
+    fn what_is_on_its_way_does_not_wait() {
+        let report = LinkReport {
+            round_trip_ns: 20_000_000,
+            pending_bytes: 50_000,
+            ..LinkReport::default()
+        };
+        assert_eq!(report.waiting_bytes(1e6), 30_000.0);
+        assert_eq!(report.waiting_bytes(1e7), 0.0);
+    }
+}

@@ -1,0 +1,40 @@
+//! What the contexts of what goes to a peer take of the node's memory.
+
+use std::collections::VecDeque;
+
+use super::Outgoing;
+use crate::node::contexts::counts::Reason;
+use crate::node::memory::LeastRecent;
+
+impl Outgoing {
+    /// Returns the memory of all encoders, in bytes.
+    pub(in crate::node::contexts) fn memory_bytes(&self) -> usize {
+        let each = self.contexts.iter().map(|it| match &it.encoder {
+            Some(encoder) => encoder.memory_bytes(),
+            None if it.is_out => it.memory_bytes,
+            None => 0,
+        });
+        each.sum()
+    }
+
+    /// Returns the one that was used least recently, of those that can be given up now.
+    pub(in crate::node::contexts) fn least_recent(&self) -> Option<LeastRecent> {
+        let here = self.contexts.iter().enumerate().filter(|(_, it)| it.encoder.is_some());
+        let (at, oldest) = here.min_by_key(|(_, it)| it.used_at)?;
+        Some(LeastRecent { used_at: oldest.used_at, context: u8::try_from(at).ok()? })
+    }
+
+    /// Returns the number of those that can be given up now.
+    pub(in crate::node::contexts) fn evictable(&self) -> usize {
+        self.contexts.iter().filter(|it| it.encoder.is_some()).count()
+    }
+
+    /// Gives it up: its next batch begins from nothing. What is on its way can be decoded all the same.
+    pub(in crate::node::contexts) fn evict(&mut self, at: u8) {
+        if let Some(context) = self.contexts.get_mut(usize::from(at)) {
+            (context.encoder, context.ended) = (None, Some(Reason::Memory));
+            context.in_flight = VecDeque::new();
+            context.originals.forget();
+        }
+    }
+}

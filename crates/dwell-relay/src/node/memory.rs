@@ -1,0 +1,145 @@
+//! The memory that the contexts of all peers take together.
+//!
+//! Each peer alone has limits, but a hub has many peers, and what peers begin is up to them. Where all would take
+//! more than the node has for them, the contexts that were used least recently go first: what is sent or received
+//! next of these begins from nothing.
+//!
+//! What is in use is not given up for something else that would be: nothing would be left of either but the work of
+//! beginning. Where only such are left, no more contexts of what is sent begin, and of what is received those of
+//! the peers go that have more than their share.
+
+use dwell_base::Instant;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_report::status::HistoryStatus;
+
+use super::Node;
+use super::contexts::Evictable;
+
+/// All are looked at this often; those of a peer that begins a generation at once.
+const LOOK_NS: u64 = 50 * MILLI_NS;
+/// A context that was used since is in use.
+const IN_USE_NS: u64 = 2 * SECOND_NS;
+/// Where there is too much, this part of the limit is made free, so that not each beginning costs another context.
+const FREE_PART: u64 = 16;
+
+/// A context that may be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeastRecent {
+    pub(super) used_at: Instant,
+    pub(super) context: u8,
+}
+
+/// What all contexts take, and may.
+#[derive(Debug)]
+pub(super) struct HistoryMemory {
+    bytes_max: u64,
+    /// By peer, when it was looked at.
+    bytes: Vec<u64>,
+    look_at: Instant,
+    evicted: u64,
+    /// There is no room for contexts that would begin.
+    is_short: bool,
+}
+
+impl Default for HistoryMemory {
+    fn default() -> Self {
+        Self {
+            bytes_max: u64::MAX,
+            bytes: Vec::new(),
+            look_at: Instant::ZERO,
+            evicted: 0,
+            is_short: false,
+        }
+    }
+}
+
+impl HistoryMemory {
+    fn total(&self) -> u64 {
+        self.bytes.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes))
+    }
+}
+
+impl Node {
+    /// Sets how many bytes of memory the contexts of all peers may take together; as many as they like, before.
+    pub fn set_history_memory(&mut self, bytes_max: u64) {
+        self.history.bytes_max = bytes_max;
+        self.history.look_at = Instant::ZERO;
+    }
+
+    /// Looks at all peers, if that is due.
+    pub(super) fn watch_history(&mut self, now: Instant) {
+        if now < self.history.look_at {
+            return;
+        }
+        self.history.look_at = now + LOOK_NS;
+        self.history.bytes.resize(self.peers.len(), 0);
+        for index in 0..self.peers.len() {
+            self.count_history(index);
+        }
+        self.keep_history_within(now, None);
+    }
+
+    /// A generation has begun of what goes to a peer or comes from it.
+    pub(super) fn history_grew(&mut self, now: Instant, index: usize) {
+        self.history.bytes.resize(self.peers.len(), 0);
+        self.count_history(index);
+        self.keep_history_within(now, Some(index));
+    }
+
+    fn count_history(&mut self, index: usize) {
+        let peer = &self.peers[index];
+        self.history.bytes[index] = if peer.removed { 0 } else { peer.contexts.memory_bytes() };
+    }
+
+    fn keep_history_within(&mut self, now: Instant, grew: Option<usize>) {
+        let bytes_max = self.history.bytes_max;
+        let enough = bytes_max - bytes_max / FREE_PART;
+        // Once there was too much, what is not in use any more goes until others can begin.
+        let is_over = self.history.total() > bytes_max;
+        if !is_over && !self.history.is_short {
+            return;
+        }
+        while self.history.total() > enough {
+            let idle = self.least_recent_where(|_| true);
+            let idle = idle.filter(|(of, _)| now.since_ns(of.used_at()) >= IN_USE_NS);
+            let is_over = self.history.total() > bytes_max;
+            let in_use = || self.beyond_share(grew).filter(|_| is_over);
+            let Some((of, at)) = idle.or_else(in_use) else { break };
+            self.peers[at].contexts.evict(of);
+            self.history.evicted += 1;
+            self.count_history(at);
+        }
+        self.history.is_short = self.history.total() > enough;
+        for peer in &mut self.peers {
+            peer.contexts.outgoing.is_short_of_memory = self.history.is_short;
+        }
+    }
+
+    /// Returns the context to be given up of those in use: one of a peer that has more than its share, and not the
+    /// only one of that which has just begun one.
+    fn beyond_share(&self, grew: Option<usize>) -> Option<(Evictable, usize)> {
+        let peers = self.history.bytes.iter().filter(|&&bytes| bytes > 0).count() as u64;
+        let share = self.history.bytes_max / peers.max(1);
+        let has_more = |at: usize| self.history.bytes[at] > share;
+        let others = |at: usize| has_more(at) && grew != Some(at);
+        self.least_recent_where(others).or_else(|| {
+            let others = |at: usize| has_more(at) && self.peers[at].contexts.evictable() > 1;
+            self.least_recent_where(others)
+        })
+    }
+
+    fn least_recent_where(&self, may: impl Fn(usize) -> bool) -> Option<(Evictable, usize)> {
+        let peers = self.peers.iter().enumerate();
+        let peers = peers.filter(|&(at, peer)| !peer.removed && may(at));
+        let oldest = peers.filter_map(|(at, peer)| Some((peer.contexts.least_recent()?, at)));
+        oldest.min_by_key(|(of, _)| of.used_at())
+    }
+
+    pub(super) fn history_status(&self) -> HistoryStatus {
+        let peers = self.peers.iter().filter(|peer| !peer.removed);
+        let memory_bytes = peers.map(|peer| peer.contexts.memory_bytes()).sum();
+        let HistoryMemory { bytes_max, evicted, .. } = self.history;
+        let memory_bytes_max = Some(bytes_max).filter(|&bytes| bytes < u64::MAX);
+        HistoryStatus { memory_bytes, memory_bytes_max, evicted }
+    }
+}

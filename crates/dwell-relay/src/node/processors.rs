@@ -1,0 +1,541 @@
+//! The processor time that compressing may take, of all peers together.
+//!
+//! What compresses for one peer compresses for all of them. So each peer may plan with what the others leave, and with
+//! at least as large a part as they have. Where the process has a quota, and the processor is what packets wait for, all
+//! that a packet costs comes out of it: then compressing is worth what it saves, and costs what then can't be sent.
+
+use dwell_base::Instant;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_policy::CpuLimit;
+use dwell_policy::method::{Budget, CodecPoint, Processor, Slowdown, TrialBudget};
+
+use super::Node;
+use super::peer::Peer;
+
+/// What peers use is measured over at least so long, ...
+const WINDOW_NS: u64 = 200 * MILLI_NS;
+/// ... and each window counts so much.
+const WINDOW_WEIGHT: f64 = 0.4;
+/// A peer that takes less of a processor than this is not counted among those that share it.
+const LOAD_MIN: f64 = 0.01;
+/// In windows with less traffic nothing is learned of what a byte costs.
+const BYTES_MIN: f64 = 64_000.0;
+/// What a byte of each kind is believed to cost, compared with the others: packets are read and delivered many at once,
+/// but each datagram has a time of its own to be sent at.
+const WEIGHTS: Bytes<f64> = Bytes { read: 1.0, sent: 4.0, received: 4.0, delivered: 1.0 };
+/// Of what a byte costs that goes raw, the part for sending it, as long as that is not known.
+const SENT_PART: f64 = 0.8;
+/// What it costs, in nanoseconds, before anything was measured.
+const RAW_NS: f64 = 12.0;
+/// A window says what raw bytes cost if so few were compressed, and what compressed ones cost if so many were.
+const RAW_PART_MAX: f64 = 0.1;
+const COMPRESSED_PART_MIN: f64 = 0.5;
+/// Where the quota is used up, the other is tried for so many windows of so many: less is learned from what is done rarely.
+const PROBE_WINDOWS: u32 = 2;
+const PROBES_APART_WINDOWS: u32 = 48;
+/// The processor is what packets wait for if it was withheld for this part of the time.
+const WITHHELD_MIN: f64 = 0.01;
+/// What of a quota is planned with: the rest is for what is not counted.
+const QUOTA_PART: f64 = 0.95;
+/// A codec is not limited where it would take no more than this part beyond the limit.
+const ENOUGH: f64 = 0.95;
+/// Some is always compressed, to learn what it costs and leaves: one part in so many of what there is.
+const EXPLORED_PART: f64 = 128.0;
+
+/// Trials of codecs take at most one part in so many of the time, which is saved up to so much.
+const TRIALS_PART: u64 = 16;
+const TRIALS_SAVED_NS_MAX: u64 = SECOND_NS;
+/// So many are made, or wait, at a time; nobody remembers one of which nothing was heard for so long.
+const TRIALS_MAX: usize = 2;
+const TRIAL_NS_MAX: u64 = 60 * SECOND_NS;
+
+/// What the process has used of processors, by its driver. Both only ever grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuTimes {
+    /// The time that its threads ran, in nanoseconds.
+    pub used_ns: u64,
+    /// The time for which they were kept from it because the quota was used up, in nanoseconds.
+    pub withheld_ns: u64,
+    /// The number of processors that it may use, if there is a limit: a quarter, say.
+    pub quota: Option<f64>,
+}
+
+/// Bytes, or what they cost, by what is done with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Bytes<T> {
+    /// Packets from the TUN or other peers.
+    read: T,
+    /// What was put on links.
+    sent: T,
+    /// What came from them.
+    received: T,
+    /// Packets for the TUN or other peers.
+    delivered: T,
+}
+
+/// The sums of a peer since its beginning.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    generation: u64,
+    bytes: Bytes<u64>,
+    /// What was compressed: before, after, and nanoseconds.
+    original: u64,
+    left: u64,
+    took_ns: u64,
+}
+
+/// What was compressed: bytes before and after, and nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compressed {
+    original: f64,
+    left: f64,
+    took_ns: f64,
+}
+
+/// What was measured of a peer lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    sums: Sums,
+    /// The part of a processor that compressing takes for it.
+    processors: f64,
+    compressed: Compressed,
+    limit: Option<CpuLimit>,
+}
+
+/// What all peers share.
+#[derive(Debug)]
+pub(super) struct Processors {
+    /// The number of threads that compress.
+    threads: f64,
+    pub(super) slowdown: Slowdown,
+    looked_at: Instant,
+    loads: Vec<Load>,
+    /// What the driver has measured at the latest look, if it measures it.
+    times: Option<CpuTimes>,
+    /// The part of the time for which the processor is withheld, and the number of them that may be had, if they are
+    /// limited.
+    withheld: f64,
+    available: Option<f64>,
+    /// What a byte costs that goes raw, and one that is compressed, in nanoseconds of the processor, with all that is done
+    /// with it, as far as that is known; and what is left of the available ones beside what comes in.
+    raw_ns: Option<f64>,
+    compressed_ns: Option<f64>,
+    /// What codecs cost and left, where much was compressed.
+    codec: Option<CodecPoint>,
+    for_sending: f64,
+    /// Windows since the other was tried.
+    windows: u32,
+    trials: TrialBudget,
+    /// When those began that have not ended.
+    trials_began: Vec<Instant>,
+    trial_ns: u64,
+}
+
+impl Processors {
+    pub(super) fn new() -> Self {
+        Self {
+            threads: 1.0,
+            slowdown: Slowdown::default(),
+            looked_at: Instant::ZERO,
+            loads: Vec::new(),
+            times: None,
+            withheld: 0.0,
+            available: None,
+            raw_ns: None,
+            compressed_ns: None,
+            codec: None,
+            for_sending: 0.0,
+            windows: PROBES_APART_WINDOWS - 4,
+            trials: TrialBudget::new(TRIALS_PART, TRIALS_SAVED_NS_MAX),
+            trials_began: Vec::new(),
+            trial_ns: 0,
+        }
+    }
+
+    /// Returns the processor time that compressing may take for a peer.
+    pub(super) fn of_peer(&self, now: Instant, index: usize) -> Processor {
+        let usual = Processor::default().share;
+        let of = |load: &Load| load.processors;
+        let own = self.loads.get(index).map_or(0.0, of);
+        let others = || self.loads.iter().enumerate().filter(|it| it.0 != index).map(|it| of(it.1));
+        let peers = 1.0 + others().filter(|&it| it >= LOAD_MIN).count() as f64;
+        let all = usual * self.threads;
+        let fair = all / peers;
+        let taken: f64 = others().map(|it| it.min(fair)).sum();
+        debug_assert!(own >= 0.0, "time goes on");
+        // While the quota is used up nobody works: that is no time for which somebody waits for others.
+        let slowdown = (self.slowdown.factor(now) * (1.0 - self.withheld)).max(1.0);
+        let share = (all - taken).max(fair).min(usual) / slowdown;
+        let budget = self.available.map(|_| {
+            let (in_ns, out_ns) = self.costs();
+            Budget { processors: (self.for_sending / peers).max(1e-4), in_ns, out_ns }
+        });
+        Processor { share, budget }
+    }
+
+    /// Returns what a byte costs that comes in, and one that goes out, in nanoseconds: so that a raw byte and a compressed
+    /// one cost what was measured, beside the codec.
+    fn costs(&self) -> (f64, f64) {
+        let raw_ns = match (self.raw_ns, self.compressed_ns, self.codec) {
+            (Some(raw_ns), ..) => raw_ns,
+            (None, Some(compressed_ns), Some(codec)) => {
+                let part = 1.0 - SENT_PART + SENT_PART * codec.ratio;
+                (compressed_ns - codec.cost_ns).max(0.0) / part
+            }
+            _ => RAW_NS,
+        };
+        let out_ns = match (self.raw_ns, self.compressed_ns, self.codec) {
+            (Some(_), Some(compressed_ns), Some(codec)) if codec.ratio < 0.95 => {
+                (raw_ns + codec.cost_ns - compressed_ns) / (1.0 - codec.ratio)
+            }
+            _ => SENT_PART * raw_ns,
+        };
+        let out_ns = out_ns.clamp(0.0, raw_ns);
+        (raw_ns - out_ns, out_ns)
+    }
+
+    /// Returns the most time that compressing may take for a peer, if what it brings is not worth more.
+    pub(super) fn limit(&self, index: usize) -> Option<CpuLimit> {
+        self.loads.get(index)?.limit
+    }
+
+    /// Returns true if another trial may begin.
+    pub(super) fn may_try(&mut self, now: Instant) -> bool {
+        self.trials_began.retain(|&at| now.since_ns(at) < TRIAL_NS_MAX);
+        self.trials_began.len() < TRIALS_MAX && self.trials.allows(now, self.trial_ns)
+    }
+
+    pub(super) fn trial_began(&mut self, now: Instant) {
+        self.trials_began.push(now);
+    }
+
+    /// One has ended that took so long of a processor.
+    pub(super) fn trial_ended(&mut self, now: Instant, took_ns: u64, processor: Processor) {
+        if !self.trials_began.is_empty() {
+            self.trials_began.remove(0);
+        }
+        // Where little may be had of a processor, others wait for longer.
+        self.trial_ns = (took_ns as f64 * processor.slowdown().max(1.0)) as u64;
+        self.trials.spend(now, self.trial_ns);
+    }
+
+    /// Looks at what peers have used since the latest look.
+    fn look(&mut self, now: Instant, peers: &[Peer], elapsed_ns: u64, times: Option<CpuTimes>) {
+        self.loads.resize(peers.len(), Load::default());
+        let (mut bytes, mut compressed) = (Bytes::default(), Compressed::default());
+        for (load, peer) in self.loads.iter_mut().zip(peers) {
+            load.look(peer, elapsed_ns, &mut bytes, &mut compressed);
+        }
+        let before = std::mem::replace(&mut self.times, times);
+        match (before, times) {
+            (Some(before), Some(times)) => {
+                self.measure((before, times), elapsed_ns, (bytes, compressed));
+            }
+            _ => self.available = None,
+        }
+        self.windows = (self.windows + 1) % PROBES_APART_WINDOWS;
+        for (index, peer) in peers.iter().enumerate() {
+            let limit = self.limit_of(self.of_peer(now, index), index, peer);
+            self.loads[index].limit = limit;
+        }
+    }
+
+    /// Learns what there is of processors, and what bytes cost.
+    fn measure(
+        &mut self,
+        (before, now): (CpuTimes, CpuTimes),
+        elapsed_ns: u64,
+        (bytes, compressed): (Bytes<f64>, Compressed),
+    ) {
+        let used_ns = now.used_ns.saturating_sub(before.used_ns) as f64;
+        let (elapsed, used) = (elapsed_ns as f64, used_ns / elapsed_ns as f64);
+        let withheld = now.withheld_ns.saturating_sub(before.withheld_ns) as f64 / elapsed;
+        self.withheld = mixed(self.withheld, withheld.min(0.99));
+        let was_limited = self.available.is_some();
+        // Others may be in the same group: then less is to be had than its quota.
+        self.available = match (self.available, now.quota) {
+            (before, quota) if withheld >= WITHHELD_MIN => {
+                let used = before.map_or(used, |before| mixed(before, used));
+                Some(quota.map_or(used, |quota| used.min(quota)))
+            }
+            (before, Some(quota)) => Some(before.map_or(quota, |before| mixed(before, quota))),
+            // Nothing says how much there is, but that it is enough.
+            (_, None) => None,
+        };
+        let Bytes { read, sent, received, delivered } = bytes;
+        let incoming = WEIGHTS.received * received + WEIGHTS.delivered * delivered;
+        let outgoing = WEIGHTS.read * read + WEIGHTS.sent * sent;
+        let rest_ns = (used_ns - compressed.took_ns).max(0.0);
+        let incoming_ns = rest_ns * incoming / (incoming + outgoing).max(1.0);
+        if read >= BYTES_MIN {
+            self.learn_costs(read, used_ns - incoming_ns, compressed);
+        }
+        let incoming = incoming_ns / elapsed;
+        let Some(available) = self.available.map(|it| QUOTA_PART * it) else { return };
+        let for_sending = (available - incoming).max(available / 8.0);
+        self.for_sending =
+            if was_limited { mixed(self.for_sending, for_sending) } else { for_sending };
+    }
+
+    /// So many bytes were read, some of them compressed, and all that was done with them took so long.
+    fn learn_costs(&mut self, read: f64, took_ns: f64, compressed: Compressed) {
+        let learned = |before: Option<f64>, now: f64| {
+            Some(before.map_or(now, |before| mixed(before, now))).filter(|it| *it > 0.0)
+        };
+        let original = compressed.original.min(read);
+        let raw = read - original;
+        if original <= RAW_PART_MAX * read {
+            let raw_ns = (took_ns - compressed.took_ns).max(0.0) / raw;
+            self.raw_ns = learned(self.raw_ns, raw_ns);
+        } else if original >= COMPRESSED_PART_MIN * read {
+            let of_raw_ns = self.raw_ns.map_or(took_ns * raw / read, |raw_ns| raw_ns * raw);
+            let compressed_ns = (took_ns - of_raw_ns).max(compressed.took_ns) / original;
+            self.compressed_ns = learned(self.compressed_ns, compressed_ns);
+            self.codec = compressed.codec();
+        } else if let Some(compressed_ns) = self.compressed_ns {
+            // Of both, what is left for the raw ones.
+            let raw_ns = (took_ns - compressed_ns * original).max(0.0) / raw;
+            self.raw_ns = learned(self.raw_ns, raw_ns);
+        }
+    }
+
+    /// Returns the most that a peer's codec should take, if that is less than it would.
+    fn limit_of(&self, processor: Processor, index: usize, peer: &Peer) -> Option<CpuLimit> {
+        let budget = processor.budget?;
+        let load = self.loads.get(index)?;
+        let codec = load.compressed.codec()?;
+        let link = peer.pacer.rate()?.as_bps() as f64 / 8.0;
+        let codec = self.codec.unwrap_or(codec);
+        let best = processor.carried(link, codec);
+        let least = budget.processors / EXPLORED_PART;
+        let ppm = |share: f64| (share * 1e6).clamp(1.0, 1e6) as u32;
+        let limit = |share: f64| CpuLimit { share_ppm: ppm(share), explored_ppm: ppm(least) };
+        let probes = self.withheld >= WITHHELD_MIN && self.windows < PROBE_WINDOWS;
+        // If nothing should go raw, or as much is compressed as there is time for, there needs no limit.
+        let enough = Processor { budget: None, ..processor }.carried(link, codec);
+        if best.compressed >= ENOUGH * enough.compressed.min(best.rate) {
+            return probes.then(|| limit(least));
+        }
+        // While the processor is withheld nothing is earned.
+        let share = best.compressed * codec.cost_ns / 1e9 / (1.0 - self.withheld);
+        let share = share.max(least);
+        (!probes).then(|| limit(share))
+    }
+}
+
+impl Load {
+    /// Adds what it has done since the latest look to the others'.
+    fn look(
+        &mut self,
+        peer: &Peer,
+        elapsed_ns: u64,
+        bytes: &mut Bytes<f64>,
+        compressed: &mut Compressed,
+    ) {
+        let sums = Sums::of(peer);
+        let before = std::mem::replace(&mut self.sums, sums);
+        if before.generation != sums.generation {
+            *self = Self { sums, ..Self::default() };
+            return;
+        }
+        let more = |is: u64, was: u64| is.saturating_sub(was) as f64;
+        bytes.read += more(sums.bytes.read, before.bytes.read);
+        bytes.sent += more(sums.bytes.sent, before.bytes.sent);
+        bytes.received += more(sums.bytes.received, before.bytes.received);
+        bytes.delivered += more(sums.bytes.delivered, before.bytes.delivered);
+        let lately = Compressed {
+            original: more(sums.original, before.original),
+            left: more(sums.left, before.left),
+            took_ns: more(sums.took_ns, before.took_ns),
+        };
+        compressed.add(lately, 1.0);
+        self.processors = mixed(self.processors, lately.took_ns / elapsed_ns as f64);
+        if lately.original > 0.0 {
+            self.compressed.add(lately, 1.0 - WINDOW_WEIGHT);
+        }
+    }
+}
+
+impl Compressed {
+    /// Adds others, after as much of these was forgotten.
+    fn add(&mut self, others: Self, kept: f64) {
+        self.original = kept * self.original + others.original;
+        self.left = kept * self.left + others.left;
+        self.took_ns = kept * self.took_ns + others.took_ns;
+    }
+
+    /// Returns what compressing costs and leaves; none if that is not known.
+    fn codec(&self) -> Option<CodecPoint> {
+        let is_known = self.original >= 1_000.0 && self.took_ns > 0.0;
+        is_known.then(|| CodecPoint::new(self.took_ns / self.original, self.left / self.original))
+    }
+}
+
+impl Sums {
+    fn of(peer: &Peer) -> Self {
+        let accounts = peer.port.accounts();
+        let bytes = Bytes {
+            read: accounts.arrived.bytes,
+            sent: accounts.link_bytes + peer.extra.split_bytes,
+            received: peer.rx.bytes,
+            delivered: peer.rx.packets.bytes,
+        };
+        let compress = &accounts.compress;
+        Self {
+            generation: peer.generation,
+            bytes,
+            original: compress.compressed.bytes,
+            left: compress.compressed_to_bytes,
+            took_ns: compress.took_ns,
+        }
+    }
+}
+
+fn mixed(before: f64, now: f64) -> f64 {
+    (1.0 - WINDOW_WEIGHT) * before + WINDOW_WEIGHT * now
+}
+
+impl Node {
+    /// Compressing is done by so many threads.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.processors.threads = threads.max(1) as f64;
+    }
+
+    /// Returns true if it is time for [`Self::look_at_processors`].
+    pub fn is_look_due(&self, now: Instant) -> bool {
+        now.since_ns(self.processors.looked_at) >= WINDOW_NS
+    }
+
+    /// Looks at what peers have used of processors, and the whole process, if its driver knows that. A driver that is
+    /// never asked to wait for processors need not call it.
+    pub fn look_at_processors(&mut self, now: Instant, times: Option<CpuTimes>) {
+        let elapsed_ns = now.since_ns(self.processors.looked_at);
+        if elapsed_ns >= WINDOW_NS {
+            self.processors.looked_at = now;
+            self.processors.look(now, &self.peers, elapsed_ns, times);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * MILLI_NS)
+    }
+
+    /// Peers for which compressing takes so much of a processor.
+    fn processors(threads: f64, loads: &[f64]) -> Processors {
+        let load = |&processors: &f64| Load { processors, ..Load::default() };
+        Processors { threads, loads: loads.iter().map(load).collect(), ..Processors::new() }
+    }
+
+    fn shares(threads: f64, loads: &[f64]) -> Vec<f64> {
+        let all = processors(threads, loads);
+        (0..loads.len()).map(|index| (100.0 * all.of_peer(at(1), index).share).round()).collect()
+    }
+
+    #[test]
+    fn who_shares_threads_plans_with_what_the_others_leave_and_at_least_as_much_as_they_have() {
+        assert_eq!(shares(1.0, &[0.7]), [70.0]);
+        assert_eq!(shares(1.0, &[0.7, 0.0]), [70.0, 35.0]);
+        assert_eq!(shares(1.0, &[0.35, 0.35]), [35.0, 35.0]);
+        assert_eq!(shares(1.0, &[0.1, 0.6]), [35.0, 60.0]);
+        assert_eq!(shares(2.0, &[0.7, 0.7, 0.7]), [47.0; 3]);
+        assert_eq!(shares(4.0, &[0.7, 0.7, 0.7, 0.0]), [70.0; 4]);
+        // One of which nothing is known yet.
+        assert_eq!(processors(1.0, &[]).of_peer(at(1), 7), Processor::default());
+    }
+
+    /// A second in which so many bytes were read and sent, with so much of a processor that was not for codecs.
+    fn look(all: &mut Processors, quota: Option<f64>, (used, withheld): (f64, f64), bytes: f64) {
+        let before = all.times.unwrap_or_default();
+        let more = |ns: u64, part: f64| ns + (part * SECOND_NS as f64) as u64;
+        let (used_ns, withheld_ns) =
+            (more(before.used_ns, used), more(before.withheld_ns, withheld));
+        let times = CpuTimes { used_ns, withheld_ns, quota };
+        let bytes = Bytes { read: bytes, sent: bytes, ..Bytes::default() };
+        all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
+        all.times = Some(times);
+    }
+
+    #[test]
+    fn a_quota_is_planned_with_and_what_a_byte_costs_is_learned() {
+        let mut all = processors(2.0, &[0.0]);
+        for _ in 0..20 {
+            look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
+        }
+        let Processor { budget, .. } = all.of_peer(at(1), 0);
+        let Budget { processors, in_ns, out_ns } = budget.unwrap();
+        assert!((0.23..0.25).contains(&processors), "{processors}");
+        assert!((3.9..4.1).contains(&in_ns) && (15.9..16.1).contains(&out_ns), "{in_ns} {out_ns}");
+        // Another in the group uses half of it.
+        for _ in 0..20 {
+            look(&mut all, Some(0.25), (0.12, 0.4), 6e6);
+        }
+        let half = all.of_peer(at(1), 0).budget.unwrap().processors;
+        assert!((0.11..0.125).contains(&half), "{half}");
+        for _ in 0..20 {
+            look(&mut all, Some(0.25), (0.05, 0.0), 2.5e6);
+        }
+        assert!(all.of_peer(at(1), 0).budget.unwrap().processors > 0.23);
+        // Nobody limits it any more; or a group above, which only shows by what it withholds.
+        look(&mut all, None, (0.05, 0.0), 2.5e6);
+        assert_eq!(all.of_peer(at(1), 0).budget, None);
+        look(&mut all, None, (0.05, 0.5), 2.5e6);
+        assert!(all.of_peer(at(1), 0).budget.unwrap().processors < 0.051);
+    }
+
+    /// Raw, a byte takes 20 ns; compressed to .4, with a codec of 8 ns, more or less than that.
+    #[test]
+    fn what_compressing_saves_elsewhere_is_measured() {
+        for (compressed_ns, is_worth_it) in [(14.0, true), (26.0, false)] {
+            let mut all = processors(1.0, &[0.0]);
+            look(&mut all, Some(0.25), (0.25, 0.0), 12.5e6);
+            for _ in 0..10 {
+                let compressed = Compressed { original: 9e6, left: 3.6e6, took_ns: 72e6 };
+                all.learn_costs(10e6, 20.0 * 1e6 + compressed_ns * 9e6, compressed);
+            }
+            let processor = all.of_peer(at(1), 0);
+            let carried = processor.carried(25e6, CodecPoint::new(8.0, 0.4));
+            assert_eq!(carried.compressed > 0.0, is_worth_it, "{compressed_ns}: {carried:?}");
+        }
+    }
+
+    #[test]
+    fn time_that_is_withheld_is_not_time_that_others_take() {
+        let mut all = processors(1.0, &[0.0]);
+        for ms in 0..2_000 {
+            all.slowdown.worked(at(ms), 250_000, 1_000_000);
+        }
+        let slowed = all.of_peer(at(2_000), 0).share;
+        for _ in 0..20 {
+            look(&mut all, Some(0.25), (0.25, 0.75), 1e6);
+        }
+        let share = all.of_peer(at(2_000), 0).share;
+        assert!(slowed < 0.2 && share > 0.65, "{slowed} {share}");
+    }
+
+    #[test]
+    fn few_trials_are_made_at_a_time_and_in_a_small_part_of_it() {
+        let mut all = processors(1.0, &[0.0]);
+        let (mut made, mut began) = (0_u64, 0);
+        for ms in 1..100_000 {
+            while all.may_try(at(ms)) {
+                all.trial_began(at(ms));
+                began += 1;
+            }
+            assert!(all.trials_began.len() <= TRIALS_MAX);
+            if ms % 50 == 0 && began > made {
+                all.trial_ended(at(ms), 50 * MILLI_NS, Processor::default());
+                made += 1;
+            }
+        }
+        let most = (100 * SECOND_NS / TRIALS_PART + TRIALS_SAVED_NS_MAX) / (50 * MILLI_NS) + 2;
+        assert!(made > most / 2 && made <= most, "{made} of {most}");
+        // Of those of which nothing is heard others do not wait for ever.
+        all.trials_began = vec![at(100_000); TRIALS_MAX];
+        assert!(!all.may_try(at(150_000)) && all.may_try(at(161_000)));
+    }
+}
