@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use dwell_codec::{CodecError, CodecSpec, Compressor};
 use dwell_confine::privilege;
 
-use super::fair_queue::{Charged, FairQueue};
+use super::fair_queue::{FairQueue, Waiting};
 use crate::config::THREADS_MAX;
 use crate::io::clock::Clock;
 use crate::io::poller::Waker;
@@ -62,6 +62,11 @@ impl Job {
         }
     }
 
+    /// Its peer sent what is the reason for it.
+    fn is_imposed(&self) -> bool {
+        matches!(self, Self::Decode(_))
+    }
+
     /// Does it, and returns the processor time that it took, in nanoseconds.
     fn run(&mut self, compressors: &mut Compressors) -> u64 {
         let (start, began) = (Clock::thread_cpu_ns(), Clock::now());
@@ -100,14 +105,14 @@ impl Compressors {
 }
 
 /// What the threads have in common.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     /// There is work, or nothing more to come.
     news: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     queue: FairQueue<Job>,
     /// The number of threads that wait for work.
@@ -116,6 +121,13 @@ struct State {
 }
 
 impl Shared {
+    /// For so many threads. Half of them at most decode what one peer sent: whoever can send batches that
+    /// take long to decode has part of the machine, never all of it.
+    fn new(threads_max: usize) -> Self {
+        let queue = FairQueue::new(threads_max / 2);
+        Self { state: Mutex::new(State { queue, idle: 0, is_over: false }), news: Condvar::new() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing is ever half done while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -126,7 +138,7 @@ impl Shared {
         let mut compressors = Compressors::default();
         let mut state = self.lock();
         while !state.is_over {
-            let Some(Charged { mut job, peer, charged_ns }) = state.queue.pop() else {
+            let Some(mut charged) = state.queue.pop() else {
                 state.idle += 1;
                 state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
@@ -135,14 +147,15 @@ impl Shared {
             drop(state);
             // A job that is not given back would keep its context from ever going on. One that panics is given
             // back as it was made: as one that failed.
-            let ran = catch_unwind(AssertUnwindSafe(|| job.run(&mut compressors)));
-            let took_ns = ran.unwrap_or(charged_ns);
+            let ran = catch_unwind(AssertUnwindSafe(|| charged.job.run(&mut compressors)));
+            let took_ns = ran.unwrap_or(charged.charged_ns);
+            let (job, charged) = charged.split();
             if finish.send(job).is_err() {
                 return;
             }
             waker.wake();
             state = self.lock();
-            state.queue.done(peer, charged_ns, took_ns);
+            state.queue.done(&charged, took_ns);
         }
     }
 }
@@ -167,13 +180,14 @@ impl Workers {
     pub(super) fn new(waker: Waker, threads_max: Option<NonZero<usize>>) -> Self {
         let (finish, done) = channel();
         let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads_max = threads_max.map_or_else(processors, NonZero::get).min(THREADS_MAX);
         Self {
             waker,
-            shared: Arc::default(),
+            shared: Arc::new(Shared::new(threads_max)),
             finish,
             done,
             threads: Vec::new(),
-            threads_max: threads_max.map_or_else(processors, NonZero::get).min(THREADS_MAX),
+            threads_max,
             spare: Vec::new(),
             has_failed: false,
         }
@@ -224,7 +238,12 @@ impl Workers {
         if self.threads.is_empty() {
             return Some(job);
         }
-        self.shared.lock().queue.push(job.peer(), job.cost_ns(), job);
+        self.shared.lock().queue.push(Waiting {
+            peer: job.peer(),
+            cost_ns: job.cost_ns(),
+            is_imposed: job.is_imposed(),
+            job,
+        });
         self.shared.news.notify_one();
         None
     }
