@@ -66,6 +66,11 @@ impl Store {
         self.records.insert(record.key.clone(), record);
     }
 
+    /// Adds all runs of another store, in place of those with the same keys.
+    pub fn extend(&mut self, other: Self) {
+        other.records.into_values().for_each(|record| self.put(record));
+    }
+
     /// Returns the run with this key.
     pub fn get(&self, key: &str) -> Option<&RunRecord> {
         self.records.get(key)
@@ -164,6 +169,19 @@ mod tests {
             Store::parse(&(line(&with("x")) + &line(&with("y")) + &line(&record("a"))));
         assert_eq!(store.len(), 1);
         assert!(store.get("a").unwrap().series.keys().eq(["x", "y"]));
+    }
+
+    #[test]
+    fn stores_add_up() {
+        let (mut store, _) = Store::parse(&(line(&record("a")) + &line(&record("b"))));
+        let with = RunRecord {
+            series: BTreeMap::from([("x".to_owned(), vec![(0.0, 1.0)])]),
+            ..record("b")
+        };
+        let (other, _) = Store::parse(&(line(&with) + &line(&record("c"))));
+        store.extend(other);
+        assert_eq!(store.len(), 3);
+        assert!(store.get("b").unwrap().series.contains_key("x"));
     }
 
     #[test]
