@@ -8,6 +8,7 @@ mod arrow;
 mod error;
 mod jobs;
 mod sim;
+mod trace;
 
 use pyo3::prelude::*;
 
@@ -18,5 +19,6 @@ fn _dwell(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CODE", sim::code_version())?;
     error::add_to(module)?;
     arrow::add_to(module)?;
-    sim::add_to(module)
+    sim::add_to(module)?;
+    trace::add_to(module)
 }

@@ -1,10 +1,14 @@
 """The compiled part of dwell; :mod:`dwell.sim` and its siblings are made for use, this is not."""
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
+
+_Place = Tuple[str, Union[str, Callable[[], Any]]]
 
 __version__: str
 CODE: str
 """The version of the code that results of simulations follow from."""
+TRACE_SCHEMA: str
+"""The format of analyses."""
 
 class Error(Exception):
     """Something that dwell was asked for can't be done."""
@@ -79,3 +83,66 @@ def toml_of_json(json: str) -> str: ...
 def summary(
     values: Sequence[float],
 ) -> Optional[Tuple[int, float, Optional[float], float, float]]: ...
+
+class Analysis:
+    @staticmethod
+    def from_json(json: bytes) -> "Analysis": ...
+    @staticmethod
+    def merge(parts: Sequence["Analysis"]) -> "Analysis": ...
+    def json(self) -> bytes: ...
+    def verdict_json(self) -> str: ...
+    def text(self, top: int) -> str: ...
+    def html(self, top: int) -> str: ...
+    def exceptions(self) -> str: ...
+    def classes(self) -> Table: ...
+    def files(self) -> Table: ...
+    @property
+    def packets(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+class Packets:
+    def __new__(
+        cls,
+        place: _Place,
+        *,
+        rows: int,
+        codecs: Sequence[str],
+        range: Optional[Tuple[int, int]] = None,
+    ) -> "Packets": ...
+    def __iter__(self) -> Iterator[Table]: ...
+    def __next__(self) -> Table: ...
+    def __arrow_c_stream__(self, requested_schema: Optional[object] = None) -> object: ...
+    @property
+    def trouble(self) -> Optional[str]: ...
+
+def trace_settings(
+    *,
+    codecs: Optional[Sequence[str]],
+    blocks: Optional[str],
+    contexts: Optional[str],
+    over: str,
+    rates: Sequence[str],
+) -> str: ...
+def analyze(
+    places: Sequence[_Place],
+    settings: str,
+    *,
+    sides: Union[str, Sequence[str]],
+    measure_time: bool,
+    jobs: Optional[int],
+) -> Tuple[Analysis, List[Tuple[str, str]], List[str]]: ...
+def packet_cuts(path: str, pieces: int) -> List[int]: ...
+def replay(
+    places: Sequence[_Place], options: str, *, sides: Union[str, Sequence[str]]
+) -> Tuple[str, str, List[Tuple[str, str]]]: ...
+def train(
+    places: Sequence[_Place],
+    *,
+    codec_name: str,
+    size: int,
+    min: int,
+    max: int,
+    share: float,
+    measure_time: bool,
+) -> Tuple[str, List[Tuple[str, bytes]]]: ...
