@@ -19,6 +19,7 @@ use super::env::{Destination, Env};
 use super::link::{retransmit, send_control};
 use super::path_mtu::PathMtu;
 use super::peer::Peer;
+use super::reorder::Waits;
 use super::turns::{DATAGRAM_NS, Waiting};
 use crate::config::Security;
 use crate::trust::{From, HELLO_LEN_MAX, HelloOutcome, OpenError, Opened};
@@ -211,6 +212,7 @@ impl Node {
         if now < peer.reorder.deadline(waits) {
             return;
         }
+        let waits = Waits { asks_twice: peer.asks_twice(now), ..waits };
         while let Some(numbers) = peer.reorder.ask(now, waits) {
             send_control(peer, index, env, &Control::Missing(numbers));
         }

@@ -446,7 +446,7 @@ fn send_body(
     let Peer {
         handshake, retransmit_buffer, pacer, rtt_ns, bottleneck, extra, path_mtu, tail, ..
     } = peer;
-    let loses = peer.reports.recent_there(now).is_some_and(|recent| recent.lost > 0);
+    let loses = peer.reports.loses_there(now);
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);

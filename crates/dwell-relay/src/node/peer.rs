@@ -15,7 +15,7 @@ use dwell_policy::{
     Select,
 };
 use dwell_report::Histogram;
-use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
+use dwell_report::status::{Count, PeerReport, PeerState, RecentLoss, RxStatus};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::record::carried_record_len;
 use dwell_wire::{Arrivals, Carried, ContextOffer, Control, Hello, Report, Unit};
@@ -51,6 +51,11 @@ const MODEL_PS_PER_BYTE: u32 = 80_000;
 const ASK_PAUSE_NS_MIN: u64 = MILLI_NS;
 /// The most: what is missing is forgotten after a few seconds.
 const ASK_PAUSE_NS_MAX: u64 = 250 * MILLI_NS;
+/// What is missing is asked for twice if no more is lost than this part of a million: sent twice, it takes as much
+/// of the link again.
+const TWICE_LOSS_PPM_MAX: u64 = 120_000;
+/// A few are no measure of the path.
+const TWICE_LOSSES_MAX: u64 = 8;
 /// Packets that wait under an old scheme may leave for this long before they are dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 
@@ -480,7 +485,16 @@ impl Peer {
             None => self.rtt_ns.unwrap_or(0) / 16,
         };
         let pause_ns = pause_ns.clamp(ASK_PAUSE_NS_MIN, ASK_PAUSE_NS_MAX);
-        Waits { rtt_ns: self.rtt_ns, order_wait_ns, has_contexts, pause_ns }
+        Waits { rtt_ns: self.rtt_ns, order_wait_ns, has_contexts, pause_ns, asks_twice: false }
+    }
+
+    /// Returns true if others can't be decoded without what is missing, and so little is lost that it costs next to
+    /// nothing to have it sent twice.
+    pub(crate) fn asks_twice(&self, now: Instant) -> bool {
+        let loses_little = |recent: RecentLoss| {
+            recent.lost <= TWICE_LOSSES_MAX || recent.ppm <= TWICE_LOSS_PPM_MAX
+        };
+        self.contexts.incoming.keeps_order() && self.reports.recent(now).is_none_or(loses_little)
     }
 
     /// Offers as a version does that knows no contexts.

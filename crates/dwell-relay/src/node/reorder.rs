@@ -30,6 +30,11 @@ const LATE_NS_MAX: u64 = 5 * MILLI_NS;
 const ANSWER_MARGIN_NS: u64 = 5 * MILLI_NS;
 /// Requests that may be sent together, before a pause.
 const ASKS_TOGETHER: u8 = 4;
+/// Where others can't be decoded without it, what is missing is asked for twice, a quarter of the round trip
+/// apart, within these: the request or the answer is lost as often as anything else, and of a hundred gaps more
+/// than one would last for two round trips. Where a round trip takes little longer, the next request comes soon anyway.
+const ECHO_NS_MIN: u64 = 2 * MILLI_NS;
+const ECHO_NS_MAX: u64 = 8 * MILLI_NS;
 /// A request that nobody answers is given up after this.
 const FORGET_NS: u64 = 3 * SECOND_NS;
 
@@ -54,6 +59,8 @@ pub(crate) struct Waits {
     /// The least time between requests. A request is a datagram itself, and missed if it is lost: where
     /// much is lost each would cause more than one, if nothing kept them from filling the link.
     pub(crate) pause_ns: u64,
+    /// So little is lost that what is missing may be sent twice, and something can't be decoded without it.
+    pub(crate) asks_twice: bool,
 }
 
 impl Waits {
@@ -73,6 +80,13 @@ impl Waits {
     fn answer_ns(self) -> u64 {
         let rtt_ns = self.rtt_ns.unwrap_or(100 * MILLI_NS);
         rtt_ns + rtt_ns / 4 + ANSWER_MARGIN_NS
+    }
+
+    /// The time from the first request to its repetition; none if there is none.
+    fn echo_ns(self) -> Option<u64> {
+        let rtt_ns = self.rtt_ns.filter(|_| self.asks_twice)?;
+        let echo_ns = (rtt_ns / 4).clamp(ECHO_NS_MIN, ECHO_NS_MAX);
+        (2 * echo_ns < rtt_ns).then_some(echo_ns)
     }
 
     /// The time that others wait for a missing one; zero if its retransmission would come too late.
@@ -224,7 +238,8 @@ impl ReorderBuffer {
             let is_due = may_ask && now >= miss.ask_at && miss.asks < asks_max;
             if is_kept && is_due && numbers.add(number) {
                 miss.asks += 1;
-                miss.ask_at = now + waits.answer_ns();
+                let echo_ns = waits.echo_ns().filter(|_| miss.asks == 1);
+                miss.ask_at = now + echo_ns.unwrap_or(waits.answer_ns());
             }
             is_kept
         });
@@ -309,6 +324,7 @@ mod tests {
         order_wait_ns: 50 * MILLI_NS,
         has_contexts: false,
         pause_ns: 0,
+        asks_twice: false,
     };
 
     fn at(ms: u64) -> Instant {
@@ -388,6 +404,29 @@ mod tests {
         assert!(order.deadline(waits) <= Instant::from_ns(31 * MILLI_NS + 3 * SECOND_NS));
         assert_eq!(order.ask(late, waits).map(|it| it.bits), None);
         assert_eq!(order.deadline(waits), Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn what_others_need_is_asked_for_twice_within_a_round_trip() {
+        // A quarter of the round trip, 8 ms at most; none where the next request comes soon anyway.
+        for (rtt_ms, asks_twice, expected) in [
+            (40, true, vec![0, 8, 63, 118]),
+            (12, true, vec![0, 3, 23, 43]),
+            (12, false, vec![0, 20, 40, 60]),
+            (3, true, vec![0, 8, 17, 26]),
+        ] {
+            let rtt_ns = Some(rtt_ms * MILLI_NS);
+            let waits = Waits { has_contexts: true, asks_twice, rtt_ns, ..WAITS };
+            let mut order = active();
+            order.take(at(0), 2, &[], waits);
+            let asked = |ms: &u64| {
+                let is_due = order.deadline(waits) < at(ms + 1);
+                is_due && order.ask(at(ms + 1), waits).is_some()
+            };
+            let asked: Vec<u64> = (0..120).filter(asked).take(4).collect();
+            let near = |(asked, expected): (&u64, &u64)| asked.abs_diff(*expected) <= 3;
+            assert!(asked.iter().zip(&expected).all(near), "{rtt_ms}: {asked:?}, {expected:?}");
+        }
     }
 
     #[test]

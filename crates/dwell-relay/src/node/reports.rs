@@ -62,8 +62,13 @@ pub(crate) struct Reports {
     reported_ms: u16,
     session_at: Instant,
     latest: Option<(Instant, Report)>,
+    /// When the peer last reported a recent loss.
+    lost_there_at: Option<Instant>,
     path_before: Path,
 }
+
+/// A path on which something was lost passes for one that loses some for so long.
+const LOSES_NS: u64 = 60 * SECOND_NS;
 
 impl Reports {
     /// A session begins.
@@ -124,6 +129,12 @@ impl Reports {
         let (at, report) = self.latest.as_ref()?;
         let is_late = now.since_ns(*at) > WINDOW_NS;
         RecentLoss::of(report.recent_sent, report.recent_lost).filter(|_| !is_late)
+    }
+
+    /// Returns true if the path to the peer loses some, as far as is known: little traffic loses nothing for
+    /// many seconds on a path that loses some.
+    pub(crate) fn loses_there(&self, now: Instant) -> bool {
+        self.lost_there_at.is_some_and(|at| now < at + LOSES_NS)
     }
 
     /// Returns how often the peer's numbers jumped, over all sessions.
@@ -227,6 +238,9 @@ impl Reports {
         let is_news = self.latest.as_ref().is_none_or(|(_, last)| is_later(last));
         if is_news {
             self.latest = Some((now, *report));
+            if report.recent_lost > 0 {
+                self.lost_there_at = Some(now);
+            }
         }
         is_news
     }

@@ -1,7 +1,7 @@
 //! The times at which a peer is probed, sent a report, and given up as dead.
 
 use dwell_base::Instant;
-use dwell_base::time::SECOND_NS;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
 
 use super::{OLD_SCHEME_NS, Peer};
 use crate::node::contexts::GapWaits;
@@ -14,6 +14,8 @@ const REPORT_BYTES: u64 = 160;
 const TAIL_LINK_PART: u64 = 50;
 /// While something is unanswered, the peer is asked this often.
 const PROBE_AGAIN_NS: u64 = SECOND_NS;
+/// Until it was measured for the first time, the round trip is asked for this often, if the peer speaks.
+const MEASURE_FIRST_NS: u64 = 200 * MILLI_NS;
 /// While packets come in, the round trip is measured this often.
 const MEASURE_NS: u64 = 10 * SECOND_NS;
 /// While packets are held back for deadlines, the round trip is measured this often.
@@ -121,17 +123,17 @@ impl Peer {
         }
     }
 
-    /// When the round trip is to be measured for the sake of deadlines.
+    /// When the round trip is to be measured: for the first time, or again for the sake of deadlines.
     pub(super) fn measure_at(&self) -> Instant {
+        // What is missing is asked for, and waited for, by the round trip.
+        if self.rtt_ns.is_none() && self.spoke_at > self.probed_at {
+            return self.probed_at + MEASURE_FIRST_NS;
+        }
         let needed = self.is_to_chunk()
             && self.deadlines.any()
             && self.config.one_way_delay_ns.is_none()
             && self.spoke_at > self.probed_at;
-        match (needed, self.rtt_ns) {
-            (false, _) => Instant::FAR_FUTURE,
-            (true, None) => self.probed_at + MEASURE_DEADLINES_NS / 10,
-            (true, Some(_)) => self.probed_at + MEASURE_DEADLINES_NS,
-        }
+        if needed { self.probed_at + MEASURE_DEADLINES_NS } else { Instant::FAR_FUTURE }
     }
 
     /// A peer of which nothing is read, since what came of it waits for threads, may answer all the time.
