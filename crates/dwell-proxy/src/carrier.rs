@@ -120,7 +120,7 @@ enum Io {
 }
 
 impl Carrier {
-    /// Connects to an egress, or to a receiver of files.
+    /// Connects to an egress.
     pub(crate) async fn connect(
         to: &Target,
         tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
@@ -128,23 +128,40 @@ impl Carrier {
         time: Duration,
     ) -> Result<Self, CarrierError> {
         let connecting = async {
-            let tcp = connect(to).await?;
-            let peer = tcp.peer_addr()?;
-            tune(&tcp, true)?;
-            let io = match tls {
-                None => Io::Plain(tcp),
-                Some((config, name)) => {
-                    let stream = TlsConnector::from(config).connect(name, tcp).await?;
-                    Io::Tls(Box::new(TlsStream::Client(stream)))
-                }
-            };
-            let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer };
-            carrier.write(&ours.encode()).await?;
-            carrier.theirs = carrier.read_hello().await?;
-            ours.agree(&carrier.theirs)?;
+            let mut carrier = Self::begin(to, tls, ours, &[]).await?;
+            carrier.meet(ours).await?;
             Ok(carrier)
         };
         tokio::time::timeout(time, connecting).await.map_err(|_| CarrierError::Expired)?
+    }
+
+    /// Connects, and says a hello and what is to follow it at once, without waiting for the other end's:
+    /// [`Carrier::meet`] does that. The other end has shown the key already.
+    pub(crate) async fn begin(
+        to: &Target,
+        tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+        ours: &Hello,
+        first: &[u8],
+    ) -> Result<Self, CarrierError> {
+        let tcp = connect(to).await?;
+        let peer = tcp.peer_addr()?;
+        tune(&tcp, true)?;
+        let io = match tls {
+            None => Io::Plain(tcp),
+            Some((config, name)) => {
+                let stream = TlsConnector::from(config).connect(name, tcp).await?;
+                Io::Tls(Box::new(TlsStream::Client(stream)))
+            }
+        };
+        let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer };
+        carrier.write(&[&ours.encode(), first].concat()).await?;
+        Ok(carrier)
+    }
+
+    /// Reads the other end's hello.
+    pub(crate) async fn meet(&mut self, ours: &Hello) -> Result<(), CarrierError> {
+        self.theirs = self.read_hello().await?;
+        Ok(ours.agree(&self.theirs)?)
     }
 
     /// Takes in whoever has connected. Without the key nobody gets further than TLS's handshake.
@@ -200,7 +217,7 @@ impl Carrier {
 
     /// Reads something behind what is there already.
     async fn read_more(&mut self, bytes_max: usize) -> Result<(), CarrierError> {
-        let mut piece = [0; 1024];
+        let mut piece = [0; 4096];
         let room = bytes_max.saturating_sub(self.rest.len()).clamp(1, piece.len());
         let len = self.read(&mut piece[..room]).await?;
         if len == 0 {
@@ -236,6 +253,11 @@ impl Carrier {
     /// still be compressed.
     pub(crate) fn hold_unsent(&self, len: u32) -> io::Result<()> {
         SockRef::from(self.tcp()).set_tcp_notsent_lowat(len)
+    }
+
+    /// Gives up if nothing that was sent is acknowledged for so long: a cable was pulled, for instance.
+    pub(crate) fn give_up_after(&self, time: Duration) -> io::Result<()> {
+        SockRef::from(self.tcp()).set_tcp_user_timeout(Some(time))
     }
 
     /// Returns what TCP says of the link.

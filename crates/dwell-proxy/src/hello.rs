@@ -8,7 +8,7 @@
 //! 4   2  length of what follows
 //! 6   1  lowest version that is spoken      (answer: the version that will be spoken)
 //! 7   1  highest version that is spoken     (answer: the same once more; 0 in both: refused)
-//! 8   1  purpose: 1 streams, 2 a file
+//! 8   1  purpose: 1 streams, 2 files
 //! 9   2  codecs that can be decoded, a bitmap by id
 //! 11  4  longest block that is accepted, in bytes
 //! 15  1  length of the strategy's name
@@ -21,7 +21,7 @@
 use thiserror::Error;
 
 /// The version of the protocol between the two proxies.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// The longest hello, in bytes; what would be longer is refused before it is read.
 pub const HELLO_BYTES_MAX: usize = 6 + 512;
 /// The longest text in a hello, in bytes.
@@ -37,7 +37,7 @@ const FIXED_BYTES: usize = 10;
 pub enum Purpose {
     /// Streams, one after the other.
     Streams = 1,
-    /// One file.
+    /// Files, once.
     File = 2,
 }
 
@@ -190,15 +190,15 @@ mod tests {
         let ours = Hello::new(Purpose::Streams, 65_536, "hull");
         assert_eq!(ours.agree(&ours), Ok(()));
         let bytes = ours.encode();
-        assert_eq!(bytes[..16], *b"dwPX\0\x0e\x02\x02\x01\0\x0e\0\x01\0\0\x04");
+        assert_eq!(bytes[..16], *b"dwPX\0\x0e\x03\x03\x01\0\x0e\0\x01\0\0\x04");
         assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
     }
 
     #[test]
     fn differences_are_reported() {
         let ours = Hello::new(Purpose::Streams, 1, "");
-        let later = Hello { versions: (3, 4), ..ours.clone() };
-        assert_eq!(ours.agree(&later), Err(HelloError::Version(3, 4)));
+        let later = Hello { versions: (4, 5), ..ours.clone() };
+        assert_eq!(ours.agree(&later), Err(HelloError::Version(4, 5)));
         let file = Hello::new(Purpose::File, 1, "");
         assert_eq!(ours.agree(&file), Err(HelloError::Purpose));
         let refusal = Hello::refusal(Purpose::Streams, "full\n");

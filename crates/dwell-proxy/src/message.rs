@@ -5,22 +5,27 @@
 //! | 1 | open | [target](crate::target::Target::encode) |
 //! | 2 | opened | the egress' own address towards the target, in the same form |
 //! | 3 | refused | reason (1 byte), text |
-//! | 4 | offer | length of the file (8 bytes; all ones: not known), name |
-//! | 5 | accept | nothing |
-//! | 6 | digest | bytes sent (8), their SHA-256 (32) |
-//! | 7 | done | nothing |
+//! | 4 | offer | flags (1 byte), length of all files (8; all ones: not known), their number (8), name |
+//! | 5 | accept | 1 byte: 1 if the sender is to ask before it sends |
+//! | 7 | done | entries that the receiver has left out (8 bytes), files that it has kept (8) |
+//! | 8 | have | an answer to what the sender asks |
 //!
 //! Kind is 1 byte, the length 2 bytes. After *opened*, and after *accept*, bytes are those of
-//! the stream, until both ends have said its end.
+//! the stream, until both ends have said its end. After an offer whose flags have bit 0 the stream follows at once.
 
 use thiserror::Error;
 
 use crate::hello::{TEXT_BYTES_MAX, is_printable, printable};
 use crate::socks::Reply;
 use crate::target::{NAME_BYTES_MAX, Target, TargetError};
+use crate::transfer::{Have, Offer};
 
 /// The longest message, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = 3 + 512;
+pub const MESSAGE_BYTES_MAX: usize = 3 + Have::BYTES_MAX;
+/// The longest body of all messages but one.
+const BODY_BYTES_MAX: usize = 512;
+/// The kind of the one that may be longer.
+const HAVE: u8 = 8;
 
 /// Why the egress did not open a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,24 +94,22 @@ pub enum Message {
     Opened(Target),
     /// There will be no stream, or no file, and why.
     Refused(Reason, String),
-    /// A file of this many bytes, if that is known, and its name, if it has one.
-    Offer {
-        /// Its length.
-        bytes: Option<u64>,
-        /// Its name, without directories; empty for a pipe.
-        name: String,
-    },
-    /// The file is welcome.
-    Accept,
-    /// All was sent.
-    Digest {
-        /// The number of bytes.
-        bytes: u64,
-        /// SHA-256 of them.
-        sha256: [u8; 32],
+    /// A file, or several.
+    Offer(Offer),
+    /// It is welcome.
+    Accept {
+        /// True if some of it may be there, for which the sender is to ask.
+        asks: bool,
     },
     /// All was received, is what was sent, and is stored.
-    Done,
+    Done {
+        /// The number of entries that were left out.
+        left_out: u64,
+        /// The number of files that stayed as they were.
+        kept: u64,
+    },
+    /// What is there of a file.
+    Have(Have),
 }
 
 /// Why bytes are no message.
@@ -144,18 +147,26 @@ impl Message {
                 body.extend(printable(text).as_bytes());
                 3
             }
-            Self::Offer { bytes, name } => {
-                body.extend(bytes.unwrap_or(u64::MAX).to_be_bytes());
-                body.extend(name.as_bytes().iter().take(NAME_BYTES_MAX));
+            Self::Offer(offer) => {
+                body.push(u8::from(offer.is_eager) | u8::from(offer.is_tree) << 1);
+                body.extend(offer.bytes.unwrap_or(u64::MAX).to_be_bytes());
+                body.extend(offer.files.to_be_bytes());
+                body.extend(cut(&offer.name).as_bytes());
                 4
             }
-            Self::Accept => 5,
-            Self::Digest { bytes, sha256 } => {
-                body.extend(bytes.to_be_bytes());
-                body.extend(sha256);
-                6
+            Self::Accept { asks } => {
+                body.push(u8::from(*asks));
+                5
             }
-            Self::Done => 7,
+            Self::Done { left_out, kept } => {
+                body.extend(left_out.to_be_bytes());
+                body.extend(kept.to_be_bytes());
+                7
+            }
+            Self::Have(have) => {
+                body = have.encode();
+                HAVE
+            }
         };
         let mut bytes = vec![kind];
         bytes.extend((body.len() as u16).to_be_bytes());
@@ -170,12 +181,12 @@ impl Message {
     /// [`MessageError`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
-        if !(1..=7).contains(&kind) {
+        if !(1..=HAVE).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let Some(&[_, high, low]) = bytes.first_chunk::<3>() else { return Ok(None) };
         let len = usize::from(u16::from_be_bytes([high, low]));
-        if len > MESSAGE_BYTES_MAX - 3 {
+        if len > if kind == HAVE { Have::BYTES_MAX } else { BODY_BYTES_MAX } {
             return Err(MessageError::Length(len));
         }
         let Some(body) = bytes.get(3..3 + len) else { return Ok(None) };
@@ -191,21 +202,42 @@ impl Message {
                 let text = read_text(text, TEXT_BYTES_MAX)?;
                 Ok(Self::Refused(reason.unwrap_or(Reason::Other), text))
             }
-            (4, body) => {
-                let (bytes, name) = body.split_first_chunk::<8>().ok_or(MessageError::Body)?;
-                let bytes = Some(u64::from_be_bytes(*bytes)).filter(|&bytes| bytes != u64::MAX);
-                Ok(Self::Offer { bytes, name: read_name(name)? })
+            (4, [flags @ 0..=3, body @ ..]) => {
+                let (bytes, body) = read_number(body)?;
+                let (files, name) = read_number(body)?;
+                Ok(Self::Offer(Offer {
+                    name: read_name(name)?,
+                    bytes: Some(bytes).filter(|&bytes| bytes != u64::MAX),
+                    files,
+                    is_tree: flags & 2 != 0,
+                    is_eager: flags & 1 != 0,
+                }))
             }
-            (5, []) => Ok(Self::Accept),
-            (6, body) => {
-                let (bytes, sha256) = body.split_first_chunk::<8>().ok_or(MessageError::Body)?;
-                let sha256 = sha256.try_into().map_err(|_| MessageError::Body)?;
-                Ok(Self::Digest { bytes: u64::from_be_bytes(*bytes), sha256 })
+            (5, [asks @ 0..=1]) => Ok(Self::Accept { asks: *asks == 1 }),
+            (7, body) => {
+                let (left_out, body) = read_number(body)?;
+                let (kept, body) = read_number(body)?;
+                let fits = body.is_empty();
+                fits.then_some(Self::Done { left_out, kept }).ok_or(MessageError::Body)
             }
-            (7, []) => Ok(Self::Done),
+            (HAVE, body) => Have::decode(body).map(Self::Have).ok_or(MessageError::Body),
             _ => Err(MessageError::Body),
         }
     }
+}
+
+/// A name that is not too long.
+fn cut(name: &str) -> &str {
+    let end = name
+        .char_indices()
+        .map(|(at, c)| at + c.len_utf8())
+        .take_while(|&end| end <= NAME_BYTES_MAX);
+    &name[..end.last().unwrap_or(0)]
+}
+
+fn read_number(body: &[u8]) -> Result<(u64, &[u8]), MessageError> {
+    let (number, rest) = body.split_first_chunk::<8>().ok_or(MessageError::Body)?;
+    Ok((u64::from_be_bytes(*number), rest))
 }
 
 fn read_target(body: &[u8]) -> Result<Target, MessageError> {
@@ -247,19 +279,21 @@ mod tests {
             target.prop_map(Message::Opened),
             (prop::sample::select(&Reason::ALL[..]), "[ -~]{0,200}")
                 .prop_map(|(reason, text)| Message::Refused(reason, text)),
-            (prop::option::of(0..u64::MAX), "[a-zäöü]{0,80}")
-                .prop_map(|(bytes, name)| Message::Offer { bytes, name }),
-            Just(Message::Accept),
-            (any::<u64>(), any::<[u8; 32]>())
-                .prop_map(|(bytes, sha256)| Message::Digest { bytes, sha256 }),
-            Just(Message::Done),
+            (prop::option::of(0..u64::MAX), any::<u64>(), "[a-zäöü]{0,80}", any::<[bool; 2]>())
+                .prop_map(|(bytes, files, name, [is_tree, is_eager])| {
+                    Message::Offer(Offer { name, bytes, files, is_tree, is_eager })
+                }),
+            any::<bool>().prop_map(|asks| Message::Accept { asks }),
+            (any::<u64>(), any::<u64>())
+                .prop_map(|(left_out, kept)| Message::Done { left_out, kept }),
+            Just(Message::Have(Have::Same)),
         ]
     }
 
     #[test]
     fn names_lead_nowhere() {
         for name in [&b"../x"[..], b"..", b".", b"a/b", b"\x1b[2J", b"\0", b"\xff"] {
-            let body = [&8u64.to_be_bytes()[..], name].concat();
+            let body = [&[0; 17][..], name].concat();
             assert_eq!(Message::read(4, &body), Err(MessageError::Body), "{name:?}");
         }
     }
@@ -267,8 +301,10 @@ mod tests {
     #[test]
     fn lengths_are_not_believed() {
         assert_eq!(Message::decode(&[1, 0xff, 0xff]), Err(MessageError::Length(0xffff)));
+        assert_eq!(Message::decode(&[1, 2, 1]), Err(MessageError::Length(513)));
+        assert_eq!(Message::decode(&[8, 0xff, 0xff]), Err(MessageError::Length(0xffff)));
         assert_eq!(Message::decode(&[0]), Err(MessageError::Kind(0)));
-        assert_eq!(Message::decode(&[5, 0, 1, 0]), Err(MessageError::Body));
+        assert_eq!(Message::decode(&[5, 0, 1, 2]), Err(MessageError::Body));
         assert_eq!(Message::decode(&[3, 0, 0]), Err(MessageError::Body));
     }
 
@@ -285,7 +321,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(
-            kind in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..600),
+            kind in 0u8..10, bytes in prop::collection::vec(any::<u8>(), 0..600),
         ) {
             let bytes = [&[kind], &bytes[..]].concat();
             match Message::decode(&bytes) {

@@ -7,7 +7,7 @@
 //! which only who has the shared key can. The handshake is otherwise TLS's own, with ephemeral
 //! keys: what was recorded stays closed when the shared key is lost. The public key of the end
 //! that listens is shown to whoever connects, so a shared key must be random, not a word: 32
-//! bytes of `dwell genpsk`, or the 16 of a one-time key.
+//! bytes of `dwell genpsk`, or the 10 of a one-time key.
 
 use std::fs;
 use std::io;

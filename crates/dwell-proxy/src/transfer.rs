@@ -1,25 +1,38 @@
-//! A file, or what comes through a pipe, from one machine to another.
+//! Files and directories, or what comes through a pipe, from one machine to another.
 //!
-//! The receiver listens, the sender connects and offers; then comes one stream, and after it the
-//! length and SHA-256 of what was read. Only when the receiver has found them in what it wrote,
-//! and has put that where it belongs, it says so, and only then the sender is content.
+//! The receiver listens, the sender connects and offers. Then comes one stream of records (`record`): a thread
+//! of the sender reads files and makes them (`source`), one of the receiver makes files of them (`sink`). What the
+//! receiver has already it says by the hashes of its blocks (`blocks`), and only the others are sent; so a transfer
+//! that broke off is gone on with. Each file gets its name when it is complete and its BLAKE3 is that of what was
+//! read; a tree gets its name when all of it is there. Then the receiver says so, and only then the sender is content.
 
+mod blocks;
+mod code;
+mod count;
+mod entry;
 mod key;
-mod output;
 mod part;
+mod place;
 mod receive;
+mod record;
 mod send;
+mod sink;
+mod source;
+mod tree;
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+pub use blocks::Have;
+pub use code::{Code, CodeError};
 pub use key::{OneTimeKey, OneTimeKeyError};
-pub use output::{Output, Place};
-pub use part::{Stale, remove_stale};
-pub use receive::{Receive, receive};
+pub use place::{Existing, Offer, Place};
+pub use receive::{Event, Receive, receive};
 pub use send::{Send, send};
+pub use sink::Kept;
+pub use source::Source;
 
 use crate::carrier::CarrierError;
 use crate::engine::RunError;
@@ -29,21 +42,25 @@ use dwell_stream::StreamError;
 /// The port that a receiver listens at if none is named.
 pub const FILE_PORT: u16 = 7735;
 
-/// Read and written at once.
+/// Received at once.
 const PIECE_BYTES: usize = 64 << 10;
 /// Pieces between the thread that reads or writes and the one that sends or receives.
 const PIECES_MAX: usize = 8;
 /// The progress is reported this often.
 const TELL: Duration = Duration::from_millis(200);
+/// Whoever acknowledges nothing for so long is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The progress of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Bytes of the file that have passed.
+    /// Bytes of files that have passed, or were there.
     pub bytes: u64,
-    /// Bytes that these were on the connection, headers included, TLS not.
+    /// Those of them that were there already.
+    pub reused_bytes: u64,
+    /// Bytes that the others were on the connection, headers included, TLS not.
     pub link_bytes: u64,
-    /// The length of the file, if it is known.
+    /// The length of all files, if it is known.
     pub total: Option<u64>,
     /// The elapsed time.
     pub elapsed: Duration,
@@ -52,16 +69,41 @@ pub struct Progress {
 /// The summary of a transfer.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// The file's name at the receiver; empty for a pipe.
+    /// What was sent, or where it is at the receiver.
     pub name: String,
+    /// The number of files that the receiver has of it.
+    pub files: u64,
     /// The progress at the end.
     pub progress: Progress,
-    /// SHA-256 of the file.
-    pub sha256: [u8; 32],
+    /// BLAKE3 of a single file.
+    pub blake3: Option<[u8; 32]>,
+    /// Entries that this end has left out.
+    pub left_out: u64,
+    /// Why, of the first ones.
+    pub remarks: Vec<String>,
+    /// Entries that the other end has left out, if it says so.
+    pub left_out_there: u64,
+    /// Files that stayed as they were at the receiver, as it was asked to keep what it has.
+    pub kept: u64,
 }
 
-/// Why a file did not come across. Nothing of it is left at the receiver; unless its sender was cut
-/// off just when it would have been notified that all is well.
+/// A transfer that failed.
+#[derive(Debug, Error)]
+#[error("{error}")]
+pub struct Broken {
+    /// Why.
+    pub error: TransferError,
+    /// What is left for the next transfer to go on with.
+    pub kept: Option<Kept>,
+}
+
+impl From<TransferError> for Broken {
+    fn from(error: TransferError) -> Self {
+        Self { error, kept: None }
+    }
+}
+
+/// Why a transfer failed. Nothing that is not complete has its name at the receiver.
 #[derive(Debug, Error)]
 pub enum TransferError {
     /// Keys or certificates.
@@ -94,8 +136,14 @@ pub enum TransferError {
     #[error("what came is damaged: {0}")]
     Damaged(StreamError),
     /// The written bytes are not those that were read.
-    #[error("what arrived differs from what was sent: its length or its SHA-256 is another one")]
-    Differs,
+    #[error("{0}")]
+    Differs(String),
+    /// What came makes no sense.
+    #[error("the other end sent what makes no sense: {0}")]
+    Malformed(String),
+    /// There is no place for what comes.
+    #[error("{0}")]
+    NoPlace(String),
     /// The source can't be read.
     #[error("{what} can't be read: {error}")]
     Read {
@@ -140,11 +188,12 @@ impl<F: FnMut(&Progress)> Meter<F> {
         Self { start, reported: start, total, on_progress }
     }
 
-    fn at(&self, bytes: u64, link_bytes: u64) -> Progress {
-        Progress { bytes, link_bytes, total: self.total, elapsed: self.start.elapsed() }
+    fn at(&self, (bytes, reused_bytes): (u64, u64), link_bytes: u64) -> Progress {
+        let (total, elapsed) = (self.total, self.start.elapsed());
+        Progress { bytes, reused_bytes, link_bytes, total, elapsed }
     }
 
-    fn moved(&mut self, bytes: u64, link_bytes: u64) {
+    fn moved(&mut self, bytes: (u64, u64), link_bytes: u64) {
         if self.reported.elapsed() >= TELL {
             self.reported = Instant::now();
             let progress = self.at(bytes, link_bytes);

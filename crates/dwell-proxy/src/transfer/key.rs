@@ -8,12 +8,14 @@ use dwell_base::Secret;
 use thiserror::Error;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// 128 random bits, as 26 letters and digits that can't be mistaken for each other (Crockford's
-/// base 32). Not to be kept.
-pub struct OneTimeKey([u8; KEY_BYTES]);
+/// 80 random bits, as 16 letters and digits that can't be mistaken for each other (Crockford's
+/// base 32). Not to be kept: whoever wants to guess one has as long as the receiver waits, and what was recorded
+/// stays closed even with the key.
+pub struct OneTimeKey(pub(super) [u8; KEY_BYTES]);
 
-const KEY_BYTES: usize = 16;
-const KEY_DIGITS: usize = 26;
+/// The length of a key.
+pub(super) const KEY_BYTES: usize = 10;
+const KEY_DIGITS: usize = 16;
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Why a text is no such key.
@@ -41,13 +43,38 @@ impl OneTimeKey {
     /// For the user to take to the other end. (There is no `Display`, so that it is not shown by
     /// mistake.)
     pub fn reveal(&self) -> Zeroizing<String> {
-        let number = u128::from_be_bytes(self.0);
-        let digit = |index: usize| {
-            let shift = 5 * (KEY_DIGITS - 1 - index);
-            char::from(DIGITS[(number >> shift & 31) as usize])
-        };
-        Zeroizing::new((0..KEY_DIGITS).map(digit).collect())
+        Zeroizing::new(digits(&self.0))
     }
+}
+
+/// Bytes as digits, five bits each; the last one is filled up with zeros.
+pub(super) fn digits(bytes: &[u8]) -> String {
+    let bit = |at: usize| bytes.get(at / 8).map_or(0, |byte| byte >> (7 - at % 8) & 1);
+    let digit = |index: usize| (0..5).fold(0, |digit, at| digit << 1 | bit(5 * index + at));
+    (0..(8 * bytes.len()).div_ceil(5))
+        .map(|index| char::from(DIGITS[usize::from(digit(index))]))
+        .collect()
+}
+
+/// The reverse, also of capitals, and with O, I and L for 0 and 1. None if it is something else.
+pub(super) fn read_digits(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut held, mut held_bits) = (Vec::new(), 0u16, 0);
+    for byte in text.bytes() {
+        let byte = match byte.to_ascii_lowercase() {
+            b'o' => b'0',
+            b'i' | b'l' => b'1',
+            other => other,
+        };
+        let digit = DIGITS.iter().position(|&digit| digit == byte)?;
+        held = held << 5 | digit as u16;
+        held_bits += 5;
+        if held_bits >= 8 {
+            held_bits -= 8;
+            bytes.push((held >> held_bits) as u8);
+            held &= (1 << held_bits) - 1;
+        }
+    }
+    (held == 0 && held_bits < 5).then_some(bytes)
 }
 
 impl Drop for OneTimeKey {
@@ -73,25 +100,8 @@ impl FromStr for OneTimeKey {
     type Err = OneTimeKeyError;
 
     fn from_str(text: &str) -> Result<Self, OneTimeKeyError> {
-        let text = text.trim();
-        if text.len() != KEY_DIGITS {
-            return Err(OneTimeKeyError);
-        }
-        let mut number = 0u128;
-        for (index, byte) in text.bytes().enumerate() {
-            let byte = match byte.to_ascii_lowercase() {
-                b'o' => b'0',
-                b'i' | b'l' => b'1',
-                other => other,
-            };
-            let digit = DIGITS.iter().position(|&digit| digit == byte).ok_or(OneTimeKeyError)?;
-            // 26 digits are 130 bits: the first has three of them only.
-            if index == 0 && digit > 7 {
-                return Err(OneTimeKeyError);
-            }
-            number = number << 5 | digit as u128;
-        }
-        Ok(Self(number.to_be_bytes()))
+        let bytes = read_digits(text.trim()).ok_or(OneTimeKeyError)?;
+        bytes.try_into().map(Self).map_err(|_| OneTimeKeyError)
     }
 }
 
@@ -108,13 +118,13 @@ mod tests {
         assert_eq!(text.to_uppercase().parse::<OneTimeKey>().unwrap().0, key.0);
         assert_ne!(key.0, OneTimeKey::random().unwrap().0);
         let ends = OneTimeKey([0xff; KEY_BYTES]);
-        assert_eq!(ends.reveal().as_str(), "7zzzzzzzzzzzzzzzzzzzzzzzzz");
+        assert_eq!(ends.reveal().as_str(), "zzzzzzzzzzzzzzzz");
         assert_eq!(ends.reveal().parse::<OneTimeKey>().unwrap().0, ends.0);
     }
 
     #[test]
     fn other_texts_are_no_keys() {
-        for text in ["", "abc", "8zzzzzzzzzzzzzzzzzzzzzzzzz", "7zzzzzzzzzzzzzzzzzzzzzzzz!"] {
+        for text in ["", "abc", "zzzzzzzzzzzzzzzzz", "zzzzzzzzzzzzzzz!", "zzzzzzzzzzzzzzz"] {
             assert!(text.parse::<OneTimeKey>().is_err(), "{text}");
         }
         assert_eq!(format!("{:?}", OneTimeKey([1; KEY_BYTES])), "[key]");

@@ -1,131 +1,161 @@
-//! Files being written: their names, the locks on them, and those that nobody writes any more.
+//! Files and directories that are not complete: their names, and the locks on them.
 //!
-//! A part file is locked (`flock`) by the process that writes it. The kernel frees the lock however
-//! that process ends; so a part file that can be locked is left over from one that was killed.
+//! What is not complete has a hidden name beside its own, always the same one, so that the next receiver goes on
+//! with it. It is locked (`flock`) by the process that writes it. The kernel frees the lock however
+//! that process ends. While another one holds it, letters are added to the name.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat, statat,
+};
 use rustix::io::Errno;
 
-use super::Place;
-
-/// The mark in the name of each part file, between the file's own name and random letters.
-const MARK: &str = ".dwell-part-";
-/// The number of random letters at the end of the name.
+/// The end of the name of each part, before letters if it has some.
+const MARK: &str = ".dwell-part";
+/// The number of letters that are added to the name if it is taken.
 const LETTERS: usize = 8;
-/// Another name is tried this often if a file is taken for a stale one just as it is made.
+/// The longest part of the own name that stays in it: together 255 bytes at most.
+const OWN_BYTES_MAX: usize = 200;
+/// Another name is tried this often.
 const TRIES: usize = 8;
 
-/// A part file that was left over, and is removed now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stale {
-    /// Its path.
-    pub path: PathBuf,
-    /// Its length in bytes.
-    pub bytes: u64,
+/// A file that is not complete, and its name in its directory.
+#[derive(Debug)]
+pub(super) struct PartFile {
+    pub(super) file: File,
+    pub(super) name: OsString,
 }
 
-/// Makes and locks a part file beside `path`.
-pub(super) fn create(path: &Path) -> Result<(File, PathBuf), String> {
+/// The name under which what will have this name is written.
+pub(super) fn part_name(name: &OsStr) -> OsString {
+    let bytes = name.as_bytes();
+    let own = &bytes[..bytes.len().min(OWN_BYTES_MAX)];
+    let mut part = OsString::from(".");
+    part.push(OsStr::from_bytes(own));
+    part.push(MARK);
+    part
+}
+
+/// Opens the part of a file, and locks it: the one that is there, if it is ours, or a new one with these permissions.
+pub(super) fn open_file(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    mode: Mode,
+) -> io::Result<PartFile> {
+    let flags =
+        OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let known = part_name(name);
+    if let Ok(fd) = openat(directory, &known, flags, mode)
+        && is_usable(directory, &fd, &known, FileType::RegularFile)?
+    {
+        return Ok(PartFile { file: fd.into(), name: known });
+    }
     for _ in 0..TRIES {
-        let part = random_name(path)?;
-        let failed = |error| format!("{} can't be made: {error}", part.display());
-        let file = OpenOptions::new().write(true).create_new(true).open(&part).map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // Another receiver may have locked and removed it before.
-            Ok(()) if file.metadata().map_err(failed)?.nlink() == 0 => {}
-            Err(Errno::WOULDBLOCK) => {}
-            Ok(()) => return Ok((file, part)),
-            Err(error) => {
-                tracing::debug!("{} can't be locked: {error}", part.display());
-                return Ok((file, part));
-            }
+        let name = with_letters(&known)?;
+        let fd = openat(directory, &name, flags | OFlags::EXCL, mode)?;
+        if is_usable(directory, &fd, &name, FileType::RegularFile)? {
+            return Ok(PartFile { file: fd.into(), name });
         }
     }
-    Err(format!("{} can't be made: other receivers remove it again and again", path.display()))
+    Err(taken())
 }
 
-/// Removes the part files of a place that no process writes any more: those of its file, or all of
-/// its directory if the sender names the file. Files that another process has locked, other names and
-/// what is no regular file are left alone.
-pub fn remove_stale(place: &Place) -> Vec<Stale> {
-    let (directory, prefix) = match place {
-        Place::Stdout => return Vec::new(),
-        Place::Directory(directory) => (directory.clone(), None),
-        Place::File(path) => {
-            let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-            (directory.unwrap_or(Path::new(".")).to_owned(), Some(prefix(path)))
-        }
-    };
-    // A directory that can't be read can't be written, either, which is said in time.
-    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-    let is_part = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        is_part_name(&name, prefix.as_deref())
-    };
-    let parts = entries.map(|entry| entry.path()).filter(is_part);
-    parts.filter_map(|path| remove_if_stale(path).ok().flatten()).collect()
+/// The part of a file that is there and can be gone on with, locked.
+pub(super) fn find_file(directory: BorrowedFd<'_>, name: &OsStr) -> Option<PartFile> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let name = part_name(name);
+    let fd = openat(directory, &name, flags, Mode::empty()).ok()?;
+    let is_usable = is_usable(directory, &fd, &name, FileType::RegularFile).ok()?;
+    is_usable.then(|| PartFile { file: fd.into(), name })
 }
 
-fn remove_if_stale(path: PathBuf) -> io::Result<Option<Stale>> {
-    // To lock exclusively over NFS a file must be open for writing. Nothing is waited for, nor a
-    // link followed.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    if !fs::symlink_metadata(&path)?.is_file() {
-        return Ok(None);
+/// Opens and locks the directory in which a tree is put together, and whether it was there already.
+pub(super) fn open_directory(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+) -> io::Result<(OwnedFd, OsString, bool)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let known = part_name(name);
+    let was_there = match mkdirat(parent, &known, Mode::RWXU) {
+        Ok(()) => false,
+        Err(Errno::EXIST) => true,
+        Err(error) => return Err(error.into()),
+    };
+    if let Ok(fd) = openat(parent, &known, flags, Mode::empty())
+        && is_usable(parent, &fd, &known, FileType::Directory)?
+    {
+        return Ok((fd, known, was_there));
     }
-    let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Ok(None);
+    for _ in 0..TRIES {
+        let name = with_letters(&known)?;
+        mkdirat(parent, &name, Mode::RWXU)?;
+        let fd = openat(parent, &name, flags, Mode::empty())?;
+        if is_usable(parent, &fd, &name, FileType::Directory)? {
+            return Ok((fd, name, false));
+        }
+    }
+    Err(taken())
+}
+
+/// Locks it. False if another process has the lock, or it is not ours alone: whoever can make names in this
+/// directory could have put anything there.
+fn is_usable(
+    directory: BorrowedFd<'_>,
+    fd: &OwnedFd,
+    name: &OsStr,
+    kind: FileType,
+) -> io::Result<bool> {
+    let is_ours = |stat: &Stat| {
+        let is_only_name = kind == FileType::Directory || stat.st_nlink == 1;
+        let is_kind = FileType::from_raw_mode(stat.st_mode) == kind;
+        is_kind && is_only_name && stat.st_uid == rustix::process::geteuid().as_raw()
+    };
+    if !is_ours(&fstat(fd)?) {
+        return Ok(false);
+    }
+    match flock(fd.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(false),
+        // A file system without locks.
+        Err(error) => tracing::debug!("{} can't be locked: {error}", name.display()),
     }
     // It may have got its own name meanwhile, and another file this one.
-    let (locked, named) = (file.metadata()?, fs::symlink_metadata(&path)?);
-    if (locked.dev(), locked.ino()) != (named.dev(), named.ino()) {
-        return Ok(None);
-    }
-    fs::remove_file(&path)?;
-    Ok(Some(Stale { path, bytes: locked.len() }))
+    let locked = fstat(fd)?;
+    let named = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_same = named.is_ok_and(|named| {
+        (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino) && is_ours(&locked)
+    });
+    Ok(is_same)
 }
 
-/// Hidden, in the same directory, so that it can become the file by another name alone; nobody else
-/// comes upon the name, not even one with the same number in another container.
-fn random_name(path: &Path) -> Result<PathBuf, String> {
+fn with_letters(name: &OsStr) -> io::Result<OsString> {
     let mut number = [0; LETTERS];
     SystemRandom::new()
         .fill(&mut number)
-        .map_err(|_| "the operating system gives no random bytes".to_owned())?;
+        .map_err(|_| io::Error::other("the operating system gives no random bytes"))?;
     let letters = String::from_iter(number.map(|byte| char::from(b'a' + byte % 26)));
-    Ok(path.with_file_name(prefix(path) + &letters))
+    let mut name = name.to_owned();
+    name.push("-");
+    name.push(letters);
+    Ok(name)
 }
 
-/// The names of all part files of a file begin so.
-fn prefix(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Room for what is added, in a name of 255 bytes at most.
-    let cut = name.char_indices().map(|(at, _)| at).take_while(|&at| at <= 200).last();
-    let short = &name[..if name.len() > 200 { cut.unwrap_or(0) } else { name.len() }];
-    format!(".{short}{MARK}")
-}
-
-fn is_part_name(name: &str, prefix: Option<&str>) -> bool {
-    let is_random =
-        |letters: &str| letters.len() == LETTERS && letters.bytes().all(|b| b.is_ascii_lowercase());
-    match prefix {
-        Some(prefix) => name.strip_prefix(prefix).is_some_and(is_random),
-        None => {
-            let ends = name.rsplit_once(MARK).is_some_and(|(_, letters)| is_random(letters));
-            ends && name.starts_with('.')
-        }
-    }
+fn taken() -> io::Error {
+    io::Error::other("other processes take its temporary name again and again")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::path::PathBuf;
+
     use super::*;
 
     struct Directory(PathBuf);
@@ -138,13 +168,8 @@ mod tests {
             Self(path)
         }
 
-        fn names(&self) -> Vec<String> {
-            let entries = fs::read_dir(&self.0).unwrap();
-            let mut names: Vec<_> = entries
-                .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-                .collect();
-            names.sort();
-            names
+        fn open(&self) -> File {
+            File::open(&self.0).unwrap()
         }
     }
 
@@ -154,53 +179,55 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_nobody_writes_is_removed() {
-        let directory = Directory::new("stale");
-        let stale = directory.0.join(".a.dwell-part-abcdefgh");
-        for name in [
-            ".a.dwell-part-abcdefgh",
-            ".b.dwell-part-abcdefgh",
-            ".a.dwell-part-abcdefg",
-            ".a.dwell-part-abcdefgH",
-            "a.dwell-part-abcdefgh",
-            "a",
-        ] {
-            fs::write(directory.0.join(name), "half").unwrap();
-        }
-        std::os::unix::fs::symlink("a", directory.0.join(".a.dwell-part-linklink")).unwrap();
-        let removed = remove_stale(&Place::File(directory.0.join("a")));
-        assert_eq!(removed, [Stale { path: stale, bytes: 4 }]);
-        assert!(remove_stale(&Place::File(directory.0.join("a"))).is_empty());
-        // Where the sender names the file, it may be any.
-        let removed = remove_stale(&Place::Directory(directory.0.clone()));
-        assert_eq!(removed.len(), 1);
-        assert!(removed[0].path.ends_with(".b.dwell-part-abcdefgh"));
-        assert_eq!(
-            directory.names(),
-            [
-                ".a.dwell-part-abcdefg",
-                ".a.dwell-part-abcdefgH",
-                ".a.dwell-part-linklink",
-                "a",
-                "a.dwell-part-abcdefgh"
-            ]
-        );
-        assert!(remove_stale(&Place::Stdout).is_empty());
-        assert!(remove_stale(&Place::Directory(directory.0.join("none"))).is_empty());
+    fn open(directory: &Directory, name: &str) -> PartFile {
+        open_file(directory.open().as_fd(), OsStr::new(name), Mode::from_raw_mode(0o600)).unwrap()
     }
 
     #[test]
-    fn what_somebody_writes_is_kept() {
-        let directory = Directory::new("locked");
-        let path = directory.0.join("x".repeat(250));
-        let (file, part) = create(&path).unwrap();
-        for place in [Place::File(path.clone()), Place::Directory(directory.0.clone())] {
-            assert!(remove_stale(&place).is_empty());
+    fn what_nobody_writes_is_gone_on_with() {
+        let directory = Directory::new("part-again");
+        let name = "x".repeat(255);
+        let mut part = open(&directory, &name);
+        part.file.write_all(b"half").unwrap();
+        // Another receiver at the same time has a file of its own.
+        let other = open(&directory, &name);
+        assert_ne!(part.name, other.name);
+        assert!(find_file(directory.open().as_fd(), OsStr::new(&name)).is_none());
+        drop(part);
+        let again = find_file(directory.open().as_fd(), OsStr::new(&name)).unwrap();
+        assert_eq!(again.file.metadata().unwrap().len(), 4);
+        assert!(again.name.len() <= 255 && again.name.to_string_lossy().ends_with(MARK));
+    }
+
+    #[test]
+    fn what_somebody_else_has_put_there_is_not_touched() {
+        let directory = Directory::new("part-others");
+        let precious = directory.0.join("precious");
+        fs::write(&precious, "mine").unwrap();
+        std::os::unix::fs::symlink(&precious, directory.0.join(".link.dwell-part")).unwrap();
+        fs::hard_link(&precious, directory.0.join(".hard.dwell-part")).unwrap();
+        fs::create_dir(directory.0.join(".dir.dwell-part")).unwrap();
+        for name in ["link", "hard", "dir"] {
+            assert!(find_file(directory.open().as_fd(), OsStr::new(name)).is_none(), "{name}");
+            let mut part = open(&directory, name);
+            assert_ne!(part.name, part_name(OsStr::new(name)));
+            part.file.write_all(b"theirs").unwrap();
         }
-        assert!(part.exists());
-        drop(file);
-        assert_eq!(remove_stale(&Place::File(path)).len(), 1);
-        assert!(directory.names().is_empty());
+        assert_eq!(fs::read(&precious).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn directories_are_locked_as_well() {
+        let directory = Directory::new("part-trees");
+        let name = OsStr::new("tree");
+        let (first, first_name, was_there) =
+            open_directory(directory.open().as_fd(), name).unwrap();
+        assert!(!was_there && first_name == part_name(name));
+        let (_second, second_name, was_there) =
+            open_directory(directory.open().as_fd(), name).unwrap();
+        assert!(!was_there && second_name != first_name);
+        drop(first);
+        let (_again, name, was_there) = open_directory(directory.open().as_fd(), name).unwrap();
+        assert!(was_there && name == first_name);
     }
 }

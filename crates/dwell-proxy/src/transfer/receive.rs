@@ -1,21 +1,26 @@
 //! The receiving end of a transfer.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{self, SHA256};
 use dwell_stream::{BLOCK_LEN_MAX, Decompressors, Limits, Receiver};
+use rustls::ServerConfig;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinError, JoinSet};
 
-use super::output::{Output, Place};
-use super::{Meter, PIECE_BYTES, PIECES_MAX, Progress, Summary, TransferError};
+use super::blocks::Have;
+use super::count::Count;
+use super::place::{Existing, Offer, Place};
+use super::sink::{Kept, Policy, Received, Sink, SinkError};
+use super::{
+    Broken, Meter, PIECE_BYTES, PIECES_MAX, Progress, SILENCE_MAX, Summary, TransferError,
+};
 use crate::carrier::{Carrier, CarrierError};
 use crate::engine::{self, RunError, reported_to_stop};
 use crate::hello::{Hello, Purpose};
@@ -30,145 +35,275 @@ pub struct Receive {
     pub listen: SocketAddr,
     /// The protection of the connection.
     pub security: Security,
-    /// The place of the file.
+    /// The place of what comes.
     pub place: Place,
-    /// True if it may replace one that is there.
-    pub replace: bool,
+    /// What becomes of what is there.
+    pub existing: Existing,
+    /// True if symbolic links are made that lead out of what comes.
+    pub allows_links_outside: bool,
     /// The longest time that a sender has to show that it knows the key.
     pub handshake: Duration,
+    /// True if it stays after the first transfer.
+    pub stays: bool,
+}
+
+/// What happens at a receiver.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// It waits here.
+    Listening(SocketAddr),
+    /// A sender offers something.
+    Begun(SocketAddr, &'a Offer),
+    /// So far a transfer is.
+    Progress(&'a Progress),
+    /// A transfer has ended, and the receiver stays.
+    Ended(SocketAddr, &'a Result<Summary, Broken>),
 }
 
 /// At most this many may be about to show at once that they know the key.
 const HANDSHAKES_MAX: usize = 64;
+/// At most this many transfers at once go to a receiver that stays. Others wait.
+const TRANSFERS_MAX: usize = 16;
+/// Answers between the thread that writes and the one that sends them.
+const ANSWERS_MAX: usize = 16;
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest that is waited for what was begun to be removed.
+/// The longest that is waited for a thread that writes to come to its end.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// Whoever is refused has this long to read why.
+const LINGER: Duration = Duration::from_secs(1);
 
-/// Waits for one file, and returns when it is where it belongs. `ready` is notified where it listens,
-/// `begun` who sends what; `on_progress` is notified now and then.
+/// Waits for a transfer, and returns when all is where it belongs; or, if it is to stay, when it is interrupted.
 ///
 /// # Errors
-/// Nothing is left of the file then. (If it is in its place, there is none, although its sender may
+/// Nothing that is not complete has its name then. (If all is in its place, there is no error, although its sender may
 /// not know of that any more.)
-pub fn receive(
-    job: Receive,
-    ready: impl FnOnce(SocketAddr),
-    begun: impl FnOnce(SocketAddr, &str, Option<u64>),
-    on_progress: impl FnMut(&Progress),
-) -> Result<Summary, TransferError> {
-    engine::run(async move {
-        let mut writer = None;
-        let result = tokio::select! {
-            // In this order, so that signals are heeded before anybody knows that it is there.
-            biased;
-            _ = reported_to_stop() => Err(TransferError::Interrupted),
-            summary = receive_file(&job, ready, begun, on_progress, &mut writer) => summary,
-        };
-        Ok(match (result, writer) {
-            (Err(error), Some(writer)) => writer.give_up().await.ok_or(error),
-            (result, _) => result,
-        })
-    })?
+pub fn receive(job: Receive, on_event: impl FnMut(Event<'_>)) -> Result<Option<Summary>, Broken> {
+    engine::run(async move { Ok(serve(job, on_event).await) }).map_err(TransferError::from)?
 }
 
-async fn receive_file(
-    job: &Receive,
-    ready: impl FnOnce(SocketAddr),
-    begun: impl FnOnce(SocketAddr, &str, Option<u64>),
-    on_progress: impl FnMut(&Progress),
-    place: &mut Option<Writer>,
-) -> Result<Summary, TransferError> {
-    let tls = security::server(&job.security, Purpose::File)?;
-    let listener = crate::ingress::bind(job.listen).map_err(|error| RunError::Listen {
+type Ended = (SocketAddr, Result<Summary, Broken>);
+
+async fn serve(
+    job: Receive,
+    mut on_event: impl FnMut(Event<'_>),
+) -> Result<Option<Summary>, Broken> {
+    let tls = security::server(&job.security, Purpose::File).map_err(TransferError::from)?;
+    let bound = crate::ingress::bind(job.listen).map_err(|error| RunError::Listen {
         what: job.listen.to_string(),
         error,
         help: "",
-    })?;
-    ready(listener.local_addr().map_err(RunError::from)?);
-    let mut carrier = accept(job, tls, &listener).await?;
-    drop(listener);
-    let (bytes, name) = match carrier.read_message().await? {
-        Message::Offer { bytes, name } => (bytes, name),
-        _ => return Err(TransferError::Connection(MessageError::Body.to_string())),
-    };
-    begun(carrier.peer, &name, bytes);
-    let created = Output::create(&job.place, &name, job.replace);
-    let output = match created {
-        Ok(output) => output,
-        Err(why) => {
-            carrier.say(&Message::Refused(Reason::Other, why.clone())).await?;
-            let error = io::Error::other(why);
-            return Err(TransferError::Write { what: "what is offered".to_owned(), error });
+    });
+    let listener = bound.map_err(TransferError::from)?;
+    let at = listener.local_addr().map_err(|error| TransferError::from(RunError::from(error)))?;
+    on_event(Event::Listening(at));
+    let stays = job.stays;
+    let mut door = Door::new(listener, tls, job.handshake);
+    let job = Arc::new(job);
+    let (notes, mut noted) = mpsc::channel(PIECES_MAX);
+    let (stop, stopped) = watch::channel(false);
+    let mut transfers: JoinSet<Ended> = JoinSet::new();
+    let mut signal = pin!(reported_to_stop());
+    loop {
+        let is_stopping = *stopped.borrow();
+        tokio::select! {
+            // In this order, so that signals are heeded before anybody knows that all is there.
+            biased;
+            _ = &mut signal, if !is_stopping => {
+                if transfers.is_empty() {
+                    return if stays { Ok(None) } else { Err(TransferError::Interrupted.into()) };
+                }
+                let _ = stop.send(true);
+            }
+            Some(note) = noted.recv() => show(&note, &mut on_event),
+            Some(ended) = transfers.join_next() => {
+                while let Ok(note) = noted.try_recv() {
+                    show(&note, &mut on_event);
+                }
+                let (from, result) = ended.unwrap_or_else(|error| (at, Err(panicked(&error))));
+                if !stays {
+                    return result.map(Some);
+                }
+                on_event(Event::Ended(from, &result));
+                if is_stopping && transfers.is_empty() {
+                    return result.map(|_| None);
+                }
+            }
+            carrier = door.next(), if !is_stopping && transfers.len() < if stays { TRANSFERS_MAX } else { 1 } => {
+                let (job, notes, stopped) = (Arc::clone(&job), notes.clone(), stopped.clone());
+                transfers.spawn(async move {
+                    let from = carrier.peer;
+                    (from, transfer(carrier, &job, stopped, notes).await)
+                });
+                if !stays {
+                    door.close();
+                }
+            }
         }
-    };
-    let what = output.name();
-    let writer = place.insert(Writer::start(output).map_err(RunError::from)?);
-    carrier.say(&Message::Accept).await?;
-    let mut meter = Meter::new(bytes, on_progress);
-    let received = receive_stream(&mut carrier, writer, &mut meter).await;
-    let summary = match received {
-        Ok(summary) => summary,
-        Err(Failure::Transfer(error)) => return Err(error),
-        Err(Failure::Writer) => {
-            let error = writer.error().await;
-            let text = format!("{what} can't be written: {error}");
-            // It may be gone as well.
-            let _ = carrier.say(&Message::Refused(Reason::Other, text)).await;
-            return Err(TransferError::Write { what, error });
-        }
-    };
-    if let Err(error) = carrier.say(&Message::Done).await {
-        tracing::warn!("{what} is complete, but its sender could not be informed: {error}");
     }
-    Ok(summary)
 }
 
-/// Returns the first who knows the key; others are rejected. All who have connected are served at once, so
-/// that one who says nothing keeps nobody waiting.
-async fn accept(
-    job: &Receive,
-    tls: Option<Arc<rustls::ServerConfig>>,
-    listener: &TcpListener,
-) -> Result<Carrier, TransferError> {
-    let reception = Arc::new(Reception::new(HANDSHAKES_MAX));
-    let mut clients = JoinSet::new();
-    loop {
-        tokio::select! {
-            // Nothing is waited for once it is accepted: whatever else happens meanwhile, no
-            // connection is dropped that was accepted.
-            accepted = listener.accept() => {
-                let (tcp, peer) = match accepted {
-                    Ok(accepted) => accepted,
+fn panicked(error: &JoinError) -> Broken {
+    TransferError::Connection(format!("a transfer has come to an end of its own: {error}")).into()
+}
+
+/// What a transfer has to report.
+enum Note {
+    Begun(SocketAddr, Offer),
+    Progress(Progress),
+}
+
+fn show(note: &Note, on_event: &mut impl FnMut(Event<'_>)) {
+    match note {
+        Note::Begun(from, offer) => on_event(Event::Begun(*from, offer)),
+        Note::Progress(progress) => on_event(Event::Progress(progress)),
+    }
+}
+
+/// Lets those in who know the key; others are rejected. All who have connected are served at once, so that one
+/// who says nothing keeps nobody waiting.
+struct Door {
+    listener: Option<TcpListener>,
+    tls: Option<Arc<ServerConfig>>,
+    handshake: Duration,
+    reception: Arc<Reception>,
+    clients: JoinSet<(SocketAddr, Result<Carrier, CarrierError>)>,
+}
+
+impl Door {
+    fn new(listener: TcpListener, tls: Option<Arc<ServerConfig>>, handshake: Duration) -> Self {
+        let (reception, clients) = (Arc::new(Reception::new(HANDSHAKES_MAX)), JoinSet::new());
+        Self { listener: Some(listener), tls, handshake, reception, clients }
+    }
+
+    /// Nobody else is let in.
+    fn close(&mut self) {
+        self.listener = None;
+        self.clients.abort_all();
+    }
+
+    /// The next one who knows the key.
+    async fn next(&mut self) -> Carrier {
+        loop {
+            let Some(listener) = &self.listener else { return std::future::pending().await };
+            tokio::select! {
+                // Nothing is waited for once it is accepted: whatever else happens meanwhile, no
+                // connection is dropped that was accepted.
+                accepted = listener.accept() => match accepted {
+                    Ok((tcp, peer)) => self.admit(tcp, peer),
                     Err(error) => {
                         tracing::warn!("a connection can't be accepted: {error}");
                         // One that went away at once, or no descriptors: others will be freed.
                         tokio::time::sleep(PAUSE).await;
-                        continue;
                     }
-                };
-                let Some(admitted) = reception.try_admit(peer) else {
-                    tracing::warn!(
-                        "{peer} is rejected: {HANDSHAKES_MAX} others are about to show that they \
-                         know the key; it may try again"
-                    );
-                    continue;
-                };
-                let (reception, tls, time) = (Arc::clone(&reception), tls.clone(), job.handshake);
-                clients.spawn(async move {
-                    let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
-                    (peer, reception.welcome(admitted, tcp, peer, tls, &hello, time).await)
-                });
+                },
+                Some(Ok((peer, ended))) = self.clients.join_next() => match ended {
+                    Ok(carrier) => return carrier,
+                    Err(CarrierError::OtherKey) => tracing::warn!(
+                        "{peer} is rejected: its key is not the one that is wanted here"
+                    ),
+                    Err(error) => tracing::warn!("{peer} is rejected: {error}"),
+                },
             }
-            Some(Ok((peer, ended))) = clients.join_next() => match ended {
-                Ok(carrier) => return Ok(carrier),
-                Err(CarrierError::OtherKey) => {
-                    tracing::warn!("{peer} is rejected: its key is not the one that is wanted here");
-                }
-                Err(error) => tracing::warn!("{peer} is rejected: {error}"),
-            },
         }
     }
+
+    fn admit(&mut self, tcp: tokio::net::TcpStream, peer: SocketAddr) {
+        let Some(admitted) = self.reception.try_admit(peer) else {
+            tracing::warn!(
+                "{peer} is rejected: {HANDSHAKES_MAX} others are about to show that they know the \
+                 key; it may try again"
+            );
+            return;
+        };
+        let (reception, tls) = (Arc::clone(&self.reception), self.tls.clone());
+        let time = self.handshake;
+        self.clients.spawn(async move {
+            let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
+            (peer, reception.welcome(admitted, tcp, peer, tls, &hello, time).await)
+        });
+    }
+}
+
+/// One transfer, to its end.
+async fn transfer(
+    mut carrier: Carrier,
+    job: &Receive,
+    mut stopped: watch::Receiver<bool>,
+    notes: mpsc::Sender<Note>,
+) -> Result<Summary, Broken> {
+    let mut writer = None;
+    let result = tokio::select! {
+        biased;
+        _ = stopped.wait_for(|&stopped| stopped) => Err(TransferError::Interrupted),
+        received = receive_files(&mut carrier, job, &mut writer, &notes) => received,
+    };
+    let (error, writer) = match (result, writer) {
+        (Ok(summary), _) => return Ok(summary),
+        (Err(error), None) => return Err(error.into()),
+        (Err(error), Some(writer)) => (error, writer),
+    };
+    match writer.give_up().await {
+        GaveUp::Complete(summary) => Ok(*summary),
+        GaveUp::Left(kept) => Err(Broken { error, kept }),
+    }
+}
+
+async fn receive_files(
+    carrier: &mut Carrier,
+    job: &Receive,
+    place: &mut Option<Writer>,
+    notes: &mpsc::Sender<Note>,
+) -> Result<Summary, TransferError> {
+    carrier.give_up_after(SILENCE_MAX).map_err(CarrierError::from)?;
+    let Message::Offer(offer) = carrier.read_message().await? else {
+        return Err(TransferError::Connection(MessageError::Body.to_string()));
+    };
+    let _ = notes.send(Note::Begun(carrier.peer, offer.clone())).await;
+    let policy = Policy { existing: job.existing, allows_links_outside: job.allows_links_outside };
+    let count = Arc::new(Count::default());
+    let (sink, asks) = match Sink::open(&job.place, &offer, policy, Arc::clone(&count)) {
+        Ok(opened) => opened,
+        Err(why) => {
+            refuse(carrier, &why).await;
+            return Err(TransferError::NoPlace(why));
+        }
+    };
+    let writer = place.insert(Writer::start(sink, &offer, count).map_err(RunError::from)?);
+    carrier.say(&Message::Accept { asks }).await?;
+    let progress = |progress: &Progress| {
+        // Another one follows.
+        let _ = notes.try_send(Note::Progress(*progress));
+    };
+    let mut meter = Meter::new(offer.bytes, progress);
+    let received = match receive_stream(carrier, writer, &mut meter).await {
+        Ok(received) => received,
+        Err(Failure::Transfer(error)) => return Err(error),
+        Err(Failure::Writer) => {
+            let error = writer.error().await;
+            // It may be gone as well.
+            refuse(carrier, &error.to_string()).await;
+            return Err(error);
+        }
+    };
+    let done = Message::Done { left_out: received.left_out, kept: received.kept };
+    if let Err(error) = carrier.say(&done).await {
+        let name = &writer.name;
+        tracing::warn!("{name} is complete, but its sender could not be informed: {error}");
+    }
+    Ok(writer.summary(received))
+}
+
+/// Says why there will be nothing, and waits until the sender has read it: closing with its bytes unread would
+/// reset the connection under it.
+async fn refuse(carrier: &mut Carrier, why: &str) {
+    let said = carrier.say(&Message::Refused(Reason::Other, why.to_owned())).await;
+    if said.is_err() {
+        return;
+    }
+    let mut bytes = vec![0; PIECE_BYTES];
+    let drained = async { while carrier.read(&mut bytes).await.is_ok_and(|len| len > 0) {} };
+    let _ = tokio::time::timeout(LINGER, drained).await;
 }
 
 enum Failure {
@@ -187,13 +322,19 @@ async fn receive_stream<F: FnMut(&Progress)>(
     carrier: &mut Carrier,
     writer: &mut Writer,
     meter: &mut Meter<F>,
-) -> Result<Summary, Failure> {
+) -> Result<Received, Failure> {
     let mut receiver = Receiver::new(Limits::in_order());
     let mut decompress = Decompressors::new();
     let mut bytes = vec![0; PIECE_BYTES];
     while !receiver.is_finished() {
         if carrier.rest.is_empty() {
-            let len = carrier.read(&mut bytes).await.map_err(|error| cut(&error))?;
+            let len = loop {
+                tokio::select! {
+                    biased;
+                    Some(have) = writer.answers.recv() => carrier.say(&Message::Have(have)).await?,
+                    len = carrier.read(&mut bytes) => break len.map_err(|error| cut(&error))?,
+                }
+            };
             if len == 0 {
                 return Err(cut(&io::ErrorKind::UnexpectedEof.into()).into());
             }
@@ -206,29 +347,23 @@ async fn receive_stream<F: FnMut(&Progress)>(
         if !receiver.data().is_empty() {
             let piece = receiver.data().to_vec();
             receiver.consume(piece.len());
-            writer.pieces.send(Piece::Bytes(piece)).await.map_err(|_| Failure::Writer)?;
+            writer.write(carrier, Piece::Bytes(piece)).await?;
         }
-        let stats = receiver.stats();
-        meter.moved(stats.data_bytes, stats.wire_bytes);
+        writer.link_bytes = receiver.stats().wire_bytes;
+        meter.moved(writer.count.get(), writer.link_bytes);
     }
-    let Message::Digest { bytes, sha256 } = carrier.read_message().await? else {
-        return Err(TransferError::Connection(MessageError::Body.to_string()).into());
-    };
-    let stats = receiver.stats();
-    let progress = meter.at(stats.data_bytes, stats.wire_bytes);
-    let summary = Summary { name: writer.name.clone(), progress, sha256 };
-    writer.expected = Some(summary.clone());
-    let (answer, verdict) = oneshot::channel();
-    let end = Piece::End { bytes, sha256, answer };
-    writer.pieces.send(end).await.map_err(|_| Failure::Writer)?;
-    match verdict.await {
-        Ok(true) => Ok(summary),
-        Ok(false) => {
-            let text = TransferError::Differs.to_string();
-            carrier.say(&Message::Refused(Reason::Other, text)).await?;
-            Err(TransferError::Differs.into())
+    writer.progress = Some(meter.at(writer.count.get(), writer.link_bytes));
+    let (awaited, _waits) = oneshot::channel();
+    writer.write(carrier, Piece::End(awaited)).await?;
+    match writer.outcome().await {
+        Some(Outcome::Complete(received)) => {
+            writer.progress = Some(meter.at(writer.count.get(), writer.link_bytes));
+            Ok(received)
         }
-        Err(_) => Err(Failure::Writer),
+        other => {
+            writer.ended = other;
+            Err(Failure::Writer)
+        }
     }
 }
 
@@ -241,131 +376,152 @@ fn cut(error: &io::Error) -> TransferError {
     }
 }
 
-/// A piece to be written; at the end the expected summary, and the sender that waits to know
-/// whether it was written and is in its place.
+/// A piece of the stream; at the end the sign of who waits to know that all is in its place.
 enum Piece {
     Bytes(Vec<u8>),
-    End { bytes: u64, sha256: [u8; 32], answer: oneshot::Sender<bool> },
+    End(oneshot::Sender<()>),
+}
+
+/// What became of the thread that writes.
+enum Outcome {
+    Complete(Received),
+    Failed(SinkError, Option<Kept>),
+    /// Nobody waited for the end.
+    Abandoned(Option<Kept>),
+}
+
+enum GaveUp {
+    /// It was in its place already.
+    Complete(Box<Summary>),
+    Left(Option<Kept>),
 }
 
 /// A thread that writes and hashes, as writing may take any time.
-#[derive(Debug)]
 struct Writer {
     pieces: mpsc::Sender<Piece>,
-    /// True if it put the file into its place, or why it could not; nothing if it was asked
-    /// already.
-    gone: Option<oneshot::Receiver<io::Result<bool>>>,
+    answers: mpsc::Receiver<Have>,
+    outcome: Option<oneshot::Receiver<Outcome>>,
+    /// What came of it, if that was asked for already.
+    ended: Option<Outcome>,
     /// The name of the output, for messages.
     name: String,
-    /// The path of the output until it has its name; none if it is a pipe.
-    part: Option<PathBuf>,
-    /// The summary that is reported if the file comes to its place, once the end was received.
-    expected: Option<Summary>,
+    count: Arc<Count>,
+    link_bytes: u64,
+    progress: Option<Progress>,
 }
 
 impl Writer {
-    fn start(output: Output) -> io::Result<Self> {
+    fn start(sink: Sink, offer: &Offer, count: Arc<Count>) -> io::Result<Self> {
         let (pieces, mut receiver) = mpsc::channel(PIECES_MAX);
-        let (outcome, gone) = oneshot::channel();
-        let (name, part) = (output.name(), output.part());
+        let (answer, answers) = mpsc::channel(ANSWERS_MAX);
+        let (ended, outcome) = oneshot::channel();
+        let name = if offer.is_tree { offer.name.clone() } else { sink.shown() };
         let work = move || {
             // Nobody asks if all went well.
-            let _ = outcome.send(write(output, &mut receiver));
+            let _ = ended.send(write(sink, &mut receiver, &answer));
         };
         thread::Builder::new().name("dwell-write".to_owned()).spawn(work)?;
-        Ok(Self { pieces, gone: Some(gone), name, part, expected: None })
+        let (outcome, link_bytes) = (Some(outcome), 0);
+        Ok(Self { pieces, answers, outcome, ended: None, name, count, link_bytes, progress: None })
     }
 
-    /// Ends it before it was reported the end, or at least before it has said what came of that. What is
-    /// not complete is removed; but it may be in its place already, and then that is reported.
-    async fn give_up(self) -> Option<Summary> {
+    /// Hands it a piece, and what it answers meanwhile to the sender.
+    async fn write(&mut self, carrier: &mut Carrier, piece: Piece) -> Result<(), Failure> {
+        let permit = loop {
+            tokio::select! {
+                biased;
+                Some(have) = self.answers.recv() => carrier.say(&Message::Have(have)).await?,
+                permit = self.pieces.reserve() => break permit.map_err(|_| Failure::Writer)?,
+            }
+        };
+        permit.send(piece);
+        Ok(())
+    }
+
+    async fn outcome(&mut self) -> Option<Outcome> {
+        if let Some(ended) = self.ended.take() {
+            return Some(ended);
+        }
+        self.outcome.take()?.await.ok()
+    }
+
+    fn summary(&self, received: Received) -> Summary {
+        let nothing = Progress {
+            bytes: 0,
+            reused_bytes: 0,
+            link_bytes: 0,
+            total: None,
+            elapsed: Duration::ZERO,
+        };
+        Summary {
+            name: self.name.clone(),
+            files: received.files,
+            progress: self.progress.unwrap_or(nothing),
+            blake3: received.blake3,
+            left_out: received.left_out,
+            remarks: received.remarks,
+            left_out_there: 0,
+            kept: received.kept,
+        }
+    }
+
+    /// Why it has ended before the end.
+    async fn error(&mut self) -> TransferError {
+        match self.outcome().await {
+            Some(Outcome::Failed(error, kept)) => {
+                self.ended = Some(Outcome::Abandoned(kept));
+                match error {
+                    SinkError::Write { what, error } => TransferError::Write { what, error },
+                    SinkError::Refused(why) => TransferError::NoPlace(why),
+                    SinkError::Differs(_) => TransferError::Differs(error.to_string()),
+                    other => TransferError::Malformed(other.to_string()),
+                }
+            }
+            other => {
+                self.ended = other;
+                let why = "what writes it has come to an end of its own";
+                TransferError::Connection(why.to_owned())
+            }
+        }
+    }
+
+    /// Ends it before it was reported the end, or at least before it has said what came of that. All may be
+    /// in its place already, and then that is reported.
+    async fn give_up(mut self) -> GaveUp {
         // Without its sender it ends.
-        drop(self.pieces);
-        match tokio::time::timeout(FAREWELL, self.gone?).await {
-            Ok(Ok(Ok(true))) => self.expected,
-            Ok(_) => None,
-            Err(_) => {
-                // The disk does not answer. Whoever has no part can't put it into its place, either.
-                let _ = std::fs::remove_file(self.part?);
-                None
+        drop(std::mem::replace(&mut self.pieces, mpsc::channel(1).0));
+        self.answers.close();
+        match tokio::time::timeout(FAREWELL, self.outcome()).await {
+            Ok(Some(Outcome::Complete(received))) => {
+                GaveUp::Complete(Box::new(self.summary(received)))
             }
-        }
-    }
-
-    async fn error(&mut self) -> io::Error {
-        let unknown = || io::Error::other("what writes it has come to an end of its own");
-        let Some(gone) = self.gone.take() else { return unknown() };
-        match gone.await {
-            Ok(Err(error)) => error,
-            _ => unknown(),
+            Ok(Some(Outcome::Failed(_, kept) | Outcome::Abandoned(kept))) => GaveUp::Left(kept),
+            // It does not come to an end: the disk does not answer.
+            Ok(None) | Err(_) => GaveUp::Left(None),
         }
     }
 }
 
-/// Returns true if the file is complete and in its place, when nothing more is to be done.
-fn write(mut output: Output, pieces: &mut mpsc::Receiver<Piece>) -> io::Result<bool> {
-    let mut digest = digest::Context::new(&SHA256);
-    let mut written = 0;
+fn write(
+    mut sink: Sink,
+    pieces: &mut mpsc::Receiver<Piece>,
+    answers: &mpsc::Sender<Have>,
+) -> Outcome {
     while let Some(piece) = pieces.blocking_recv() {
-        match piece {
+        let result = match piece {
             Piece::Bytes(bytes) => {
-                output.write_all(&bytes)?;
-                digest.update(&bytes);
-                written += bytes.len() as u64;
+                sink.take(&bytes, &mut |have| answers.blocking_send(have).is_ok()).map(|()| None)
             }
-            Piece::End { bytes, sha256, answer } => {
-                if bytes != written || digest.finish().as_ref() != sha256 {
-                    let _ = answer.send(false);
-                    return Ok(false);
-                }
-                output.sync()?;
-                // Who has given up says that nothing is left.
-                if answer.is_closed() {
-                    return Ok(false);
-                }
-                output.complete()?;
-                let _ = answer.send(true);
-                return Ok(true);
+            Piece::End(awaited) => sink.finish(|| !awaited.is_closed()).map(Some),
+        };
+        match result {
+            Ok(None) => {}
+            Ok(Some(received)) => return Outcome::Complete(received),
+            Err(error) => {
+                let kept = sink.give_up();
+                return Outcome::Failed(error, kept);
             }
         }
     }
-    Ok(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Writes a file of these bytes, whose end is reported by a sender that still waits or not.
-    fn written(directory: &std::path::Path, bytes: &[u8], waits: bool) -> io::Result<bool> {
-        let place = Place::Directory(directory.to_path_buf());
-        let output = Output::create(&place, "a", false).unwrap();
-        let (pieces, mut receiver) = mpsc::channel(PIECES_MAX);
-        let (answer, verdict) = oneshot::channel();
-        let verdict = waits.then_some(verdict);
-        let mut sha256 = [0; 32];
-        sha256.copy_from_slice(digest::digest(&SHA256, b"hello").as_ref());
-        pieces.try_send(Piece::Bytes(bytes.to_vec())).unwrap_or_else(|_| panic!());
-        pieces.try_send(Piece::End { bytes: 5, sha256, answer }).unwrap_or_else(|_| panic!());
-        let result = write(output, &mut receiver);
-        if let (Some(mut verdict), Ok(is_complete)) = (verdict, &result) {
-            assert_eq!(verdict.try_recv().ok(), Some(*is_complete));
-        }
-        result
-    }
-
-    #[test]
-    fn what_is_given_up_does_not_come_to_its_place() {
-        let name = format!("dwell-given-up-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).unwrap();
-        let is_empty = || std::fs::read_dir(&directory).unwrap().next().is_none();
-        for (bytes, waits) in [(&b"hello"[..], false), (b"hallo", true), (b"hell", true)] {
-            assert!(!written(&directory, bytes, waits).unwrap());
-            assert!(is_empty(), "{bytes:?}");
-        }
-        assert!(written(&directory, b"hello", true).unwrap());
-        assert_eq!(std::fs::read(directory.join("a")).unwrap(), b"hello");
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
+    Outcome::Abandoned(sink.give_up())
 }

@@ -1,37 +1,43 @@
 //! The sending end of a transfer.
 
 use std::future::poll_fn;
-use std::io::{self, Read};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc as blocking;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{self, SHA256};
 use dwell_stream::{BLOCK_LEN_MAX, Sender};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
-use super::{Meter, PIECE_BYTES, PIECES_MAX, Progress, Summary, TransferError};
+use super::blocks::Have;
+use super::count::Count;
+use super::source::{Outlet, Recorder, Sent, Source, Stop};
+use super::{Meter, Offer, PIECES_MAX, Progress, SILENCE_MAX, Summary, TransferError};
 use crate::carrier::{Carrier, CarrierError};
 use crate::compress::CompressorPool;
 use crate::config::Compression;
 use crate::engine::{self, RunError, reported_to_stop};
 use crate::hello::{Hello, Purpose};
-use crate::message::{Message, MessageError};
+use crate::message::{MESSAGE_BYTES_MAX, Message, MessageError};
 use crate::security::{self, Security};
 use crate::target::{Host, Target};
 use crate::uplink::Uplink;
 
+/// No more than this is sent without waiting for the receiver's answer, and without asking what it has: it would
+/// take no longer to send all of it again.
+const EAGER_BYTES_MAX: u64 = 1 << 20;
+/// The same in files.
+const EAGER_FILES_MAX: u64 = 256;
+
 /// The settings of a sender.
 pub struct Send {
-    /// The bytes.
-    pub source: Box<dyn Read + std::marker::Send>,
-    /// The name of the input, for messages.
-    pub what: String,
-    /// Its name at the receiver, without directories; empty for a pipe.
-    pub name: String,
-    /// Its length, if it is known.
-    pub bytes: Option<u64>,
+    /// What is sent.
+    pub source: Source,
+    /// Files with the same length and time as the receiver's are taken to be the same.
+    pub is_quick: bool,
     /// The receiver.
     pub to: Target,
     /// The protection of the connection.
@@ -42,82 +48,130 @@ pub struct Send {
     pub connect: Duration,
 }
 
-/// A piece of the source, or why there is none. At the end the digest of all.
+/// What the thread that reads has made. At the end what became of it, or why it does not go on.
 enum Piece {
     Bytes(Vec<u8>),
-    End([u8; 32]),
-    Failed(io::Error),
+    End(Sent),
+    Failed(Stop),
 }
 
-/// Sends a file, and returns when the receiver has it. Notifies `on_progress` now and then.
+/// Sends files, and returns when the receiver has them. Notifies `on_progress` now and then.
 ///
 /// # Errors
-/// The receiver has nothing then, or could not say that it has it.
+/// The receiver does not have all of it then, or could not say that it does.
 pub fn send(job: Send, on_progress: impl FnMut(&Progress)) -> Result<Summary, TransferError> {
     engine::run(async move {
         tokio::select! {
-            summary = send_file(job, on_progress) => Ok(summary),
+            summary = send_files(job, on_progress) => Ok(summary),
             _ = reported_to_stop() => Ok(Err(TransferError::Interrupted)),
         }
     })?
 }
 
-async fn send_file(
+async fn send_files(
     job: Send,
     on_progress: impl FnMut(&Progress),
 ) -> Result<Summary, TransferError> {
-    let host = match &job.to.host {
-        Host::Ip(ip) => ip.to_string(),
-        Host::Name(name) => name.clone(),
+    let source = job.source;
+    let is_short = source.bytes.is_some_and(|bytes| bytes <= EAGER_BYTES_MAX);
+    let offer = Offer {
+        name: source.name.clone(),
+        bytes: source.bytes,
+        files: source.files,
+        is_tree: source.is_tree,
+        is_eager: is_short && source.files <= EAGER_FILES_MAX,
     };
-    let tls = security::client(&job.security, Purpose::File, &host)?;
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
-    let mut carrier = Carrier::connect(&job.to, tls, &hello, job.connect)
-        .await
-        .map_err(|error| not_connected(&job.to, &error))?;
-    carrier.say(&Message::Offer { bytes: job.bytes, name: job.name.clone() }).await?;
-    expect(&mut carrier, &Message::Accept).await?;
+    let mut carrier = connect(&job.to, &job.security, &hello, &offer, job.connect).await?;
+    let asks = if offer.is_eager { false } else { accepted(&mut carrier).await? };
 
     let config = job.compressing.sender_config(&carrier.theirs);
     let sender =
         Sender::new(&config).map_err(|error| TransferError::Connection(error.to_string()))?;
     let compress = CompressorPool::new().map_err(RunError::from)?;
+    let (answers, for_reader) = blocking::channel();
+    let count = Arc::new(Count::default());
+    let what = source.what.clone();
+    let for_reader = asks.then_some(for_reader);
+    let read = read_aside(source, for_reader, job.is_quick, Arc::clone(&count));
     let mut sending = Sending {
-        pieces: read_aside(job.source).map_err(RunError::from)?,
+        pieces: read.map_err(RunError::from)?,
         piece: Vec::new(),
         at: 0,
-        sha256: None,
+        sent: None,
+        answers: asks.then_some(answers),
+        is_eager: offer.is_eager,
         up: Uplink::new(sender, None),
         compress,
-        meter: Meter::new(job.bytes, on_progress),
+        count,
+        meter: Meter::new(offer.bytes, on_progress),
     };
-    let sent = poll_fn(|cx| sending.poll(cx, &mut carrier)).await;
-    match sent {
-        Ok(true) => {}
+    let outcome = poll_fn(|cx| sending.poll(cx, &mut carrier)).await;
+    let ended = async {
+        if offer.is_eager {
+            carrier.meet(&hello).await?;
+            accepted(&mut carrier).await?;
+        }
+        done(&mut carrier).await
+    };
+    let (left_out_there, kept) = match outcome {
+        Ok(true) => ended.await?,
         // The receiver has something to say before the end: it can only be bad news.
         Ok(false) => {
-            return Err(expect(&mut carrier, &Message::Done).await.err().unwrap_or(
-                TransferError::Connection("the receiver was content before the end".to_owned()),
-            ));
+            return Err(ended.await.err().unwrap_or_else(|| {
+                TransferError::Connection("the receiver was content before the end".to_owned())
+            }));
         }
-        Err(Failure::Source(error)) => {
-            return Err(TransferError::Read { what: job.what, error });
+        Err(Failure::Source(error)) => return Err(TransferError::Read { what, error }),
+        Err(Failure::Malformed) => {
+            return Err(TransferError::Malformed("an answer to what was not asked".to_owned()));
         }
         Err(Failure::Carrier(error)) => {
             // Whoever gives up says why, and closes.
-            let why = expect(&mut carrier, &Message::Done).await;
-            return Err(match why {
+            return Err(match ended.await {
                 Err(refused @ TransferError::Refused(_)) => refused,
                 _ => TransferError::Connection(error.to_string()),
             });
         }
-    }
-    let stats = sending.up.stats();
-    let (bytes, link_bytes) = (stats.accepted_bytes, stats.wire_bytes);
-    let sha256 = sending.sha256.unwrap_or_default();
-    carrier.say(&Message::Digest { bytes, sha256 }).await?;
-    expect(&mut carrier, &Message::Done).await?;
-    Ok(Summary { name: job.name, progress: sending.meter.at(bytes, link_bytes), sha256 })
+    };
+    let sent = sending.sent.take().unwrap_or_default();
+    let link_bytes = sending.up.stats().wire_bytes;
+    Ok(Summary {
+        name: offer.name,
+        files: offer.files,
+        progress: sending.meter.at(sending.count.get(), link_bytes),
+        blake3: sent.blake3,
+        left_out: sent.left_out,
+        remarks: sent.remarks,
+        left_out_there,
+        kept,
+    })
+}
+
+/// Connects and offers. If all is to follow at once, nothing is waited for.
+async fn connect(
+    to: &Target,
+    security: &Security,
+    hello: &Hello,
+    offer: &Offer,
+    time: Duration,
+) -> Result<Carrier, TransferError> {
+    let host = match &to.host {
+        Host::Ip(ip) => ip.to_string(),
+        Host::Name(name) => name.clone(),
+    };
+    let tls = security::client(security, Purpose::File, &host)?;
+    let first = Message::Offer(offer.clone()).encode();
+    let connecting = async {
+        let mut carrier = Carrier::begin(to, tls, hello, &first).await?;
+        carrier.give_up_after(SILENCE_MAX)?;
+        if !offer.is_eager {
+            carrier.meet(hello).await?;
+        }
+        Ok(carrier)
+    };
+    let connected = tokio::time::timeout(time, connecting).await;
+    connected.unwrap_or(Err(CarrierError::Expired)).map_err(|error| not_connected(to, &error))
 }
 
 fn not_connected(to: &Target, error: &CarrierError) -> TransferError {
@@ -128,43 +182,54 @@ fn not_connected(to: &Target, error: &CarrierError) -> TransferError {
     }
 }
 
-/// Reads the message that must come now.
-async fn expect(carrier: &mut Carrier, wanted: &Message) -> Result<(), TransferError> {
+/// Waits until the offer is accepted; whether the receiver is to be asked what it has.
+async fn accepted(carrier: &mut Carrier) -> Result<bool, TransferError> {
     match carrier.read_message().await? {
-        message if message == *wanted => Ok(()),
-        Message::Refused(_, text) => Err(TransferError::Refused(text)),
-        _ => Err(TransferError::Connection(MessageError::Body.to_string())),
+        Message::Accept { asks } => Ok(asks),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Waits until the receiver has it all; how many entries it has left out, and kept.
+async fn done(carrier: &mut Carrier) -> Result<(u64, u64), TransferError> {
+    match carrier.read_message().await? {
+        Message::Done { left_out, kept } => Ok((left_out, kept)),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn unexpected(message: Message) -> TransferError {
+    match message {
+        Message::Refused(_, text) => TransferError::Refused(text),
+        _ => TransferError::Connection(MessageError::Body.to_string()),
+    }
+}
+
+/// Hands pieces over to those who send them.
+struct Pieces(mpsc::Sender<Piece>);
+
+impl Outlet for Pieces {
+    fn put(&mut self, piece: Vec<u8>) -> bool {
+        self.0.blocking_send(Piece::Bytes(piece)).is_ok()
     }
 }
 
 /// Reads and hashes on a thread of its own, as reading may take any time.
-fn read_aside(mut source: Box<dyn Read + std::marker::Send>) -> io::Result<mpsc::Receiver<Piece>> {
+fn read_aside(
+    source: Source,
+    answers: Option<blocking::Receiver<Have>>,
+    is_quick: bool,
+    count: Arc<Count>,
+) -> io::Result<mpsc::Receiver<Piece>> {
     let (pieces, receiver) = mpsc::channel(PIECES_MAX);
     let read = move || {
-        let mut digest = digest::Context::new(&SHA256);
-        loop {
-            let mut bytes = vec![0; PIECE_BYTES];
-            let piece = match source.read(&mut bytes) {
-                Ok(0) => {
-                    let mut sha256 = [0; 32];
-                    sha256.copy_from_slice(digest.finish().as_ref());
-                    // Nobody waits for it if the transfer has failed.
-                    let _ = pieces.blocking_send(Piece::End(sha256));
-                    return;
-                }
-                Ok(len) => {
-                    bytes.truncate(len);
-                    digest.update(&bytes);
-                    Piece::Bytes(bytes)
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Piece::Failed(error),
-            };
-            let failed = matches!(piece, Piece::Failed(_));
-            if pieces.blocking_send(piece).is_err() || failed {
-                return;
-            }
-        }
+        let mut outlet = Pieces(pieces);
+        let made = Recorder::new(answers, is_quick, &mut outlet, count).run(source);
+        // Nobody waits for it if the transfer has failed.
+        let _ = outlet.0.blocking_send(match made {
+            Ok(sent) => Piece::End(sent),
+            Err(stop) => Piece::Failed(stop),
+        });
     };
     thread::Builder::new().name("dwell-read".to_owned()).spawn(read)?;
     Ok(receiver)
@@ -173,43 +238,74 @@ fn read_aside(mut source: Box<dyn Read + std::marker::Send>) -> io::Result<mpsc:
 enum Failure {
     Source(io::Error),
     Carrier(io::Error),
+    Malformed,
 }
 
-/// The stream of a file.
+/// The stream of a transfer.
 struct Sending<F> {
     pieces: mpsc::Receiver<Piece>,
     piece: Vec<u8>,
     at: usize,
-    sha256: Option<[u8; 32]>,
+    sent: Option<Sent>,
+    /// Where the receiver's answers go; none if nothing is asked.
+    answers: Option<blocking::Sender<Have>>,
+    is_eager: bool,
     up: Uplink,
     compress: CompressorPool,
+    count: Arc<Count>,
     meter: Meter<F>,
 }
 
 impl<F: FnMut(&Progress)> Sending<F> {
-    /// Ready with `true` when the end has been sent, with `false` if the receiver said something.
+    /// Ready with `true` when the end has been sent, with `false` if the receiver said something else than an
+    /// answer.
     fn poll(&mut self, cx: &mut Context<'_>, carrier: &mut Carrier) -> Poll<Result<bool, Failure>> {
         loop {
-            let took = self.take(cx).map_err(Failure::Source)?;
+            let took = self.take(cx)?;
             let sent = self.up.poll(cx, carrier, &self.compress).map_err(Failure::Carrier)?;
-            let stats = self.up.stats();
-            self.meter.moved(stats.accepted_bytes, stats.wire_bytes);
+            self.meter.moved(self.count.get(), self.up.stats().wire_bytes);
             if self.up.is_finished() {
                 return Poll::Ready(Ok(true));
             }
-            if received(cx, carrier).map_err(Failure::Carrier)? {
+            let heard = received(cx, carrier).map_err(Failure::Carrier)?;
+            if heard && self.is_news(carrier)? {
                 return Poll::Ready(Ok(false));
             }
-            if !took && !sent {
+            if !took && !sent && !heard {
                 return Poll::Pending;
             }
         }
     }
 
+    /// Takes answers out of what the receiver has said. True if there is something else.
+    fn is_news(&self, carrier: &mut Carrier) -> Result<bool, Failure> {
+        if self.is_eager {
+            // Its hello and more: that can wait for the end, which is near.
+            return if carrier.rest.len() > MESSAGE_BYTES_MAX {
+                Err(Failure::Malformed)
+            } else {
+                Ok(false)
+            };
+        }
+        loop {
+            match Message::decode(&carrier.rest) {
+                Ok(Some((Message::Have(have), used))) => {
+                    let answers = self.answers.as_ref().ok_or(Failure::Malformed)?;
+                    // Whoever reads has ended, which is found out elsewhere.
+                    let _ = answers.send(have);
+                    carrier.rest.drain(..used);
+                }
+                Ok(Some(_)) => return Ok(true),
+                Ok(None) => return Ok(false),
+                Err(_) => return Err(Failure::Malformed),
+            }
+        }
+    }
+
     /// Gives the sender what it has room for.
-    fn take(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+    fn take(&mut self, cx: &mut Context<'_>) -> Result<bool, Failure> {
         let mut moved = false;
-        while self.sha256.is_none() && self.up.sender.room() > 0 {
+        while self.sent.is_none() && self.up.sender.room() > 0 {
             if self.at < self.piece.len() {
                 self.at += self.up.sender.accept(&self.piece[self.at..]);
                 moved = true;
@@ -218,14 +314,18 @@ impl<F: FnMut(&Progress)> Sending<F> {
             match self.pieces.poll_recv(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Piece::Bytes(bytes))) => (self.piece, self.at) = (bytes, 0),
-                Poll::Ready(Some(Piece::End(sha256))) => {
-                    self.sha256 = Some(sha256);
+                Poll::Ready(Some(Piece::End(sent))) => {
+                    self.sent = Some(sent);
                     self.up.finish();
                     moved = true;
                 }
-                Poll::Ready(Some(Piece::Failed(error))) => return Err(error),
-                Poll::Ready(None) => {
-                    return Err(io::Error::other("what reads it has come to an end of its own"));
+                Poll::Ready(Some(Piece::Failed(Stop::Read(error)))) => {
+                    return Err(Failure::Source(error));
+                }
+                Poll::Ready(Some(Piece::Failed(Stop::Answer))) => return Err(Failure::Malformed),
+                Poll::Ready(Some(Piece::Failed(Stop::Gone)) | None) => {
+                    let error = io::Error::other("what reads it has come to an end of its own");
+                    return Err(Failure::Source(error));
                 }
             }
         }
@@ -235,7 +335,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
 
 /// Returns true if the receiver has said something, which is then in the carrier's rest.
 fn received(cx: &mut Context<'_>, carrier: &mut Carrier) -> io::Result<bool> {
-    let mut bytes = [0; 512];
+    let mut bytes = [0; 4096];
     let mut buffer = ReadBuf::new(&mut bytes);
     match std::pin::Pin::new(&mut *carrier).poll_read(cx, &mut buffer)? {
         Poll::Pending => Ok(false),

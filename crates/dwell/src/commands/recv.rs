@@ -1,4 +1,4 @@
-//! `dwell recv`: waits for one file from a `dwell send`.
+//! `dwell recv`: waits for what a `dwell send` sends.
 
 use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -9,48 +9,64 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use dwell_proxy::security::Security;
 use dwell_proxy::transfer::{
-    FILE_PORT, OneTimeKey, Place, Receive, Stale, TransferError, receive, remove_stale,
+    Broken, Code, Event, Existing, FILE_PORT, Kept, Offer, OneTimeKey, Place, Receive, Summary,
+    TransferError, receive,
 };
 use dwell_relay::io::address::reachable_addresses;
 use dwell_report::human;
 
 use super::proxy::{Protection, duration};
-use super::transfer::{INTERRUPTED, Meter, done, hide, printable};
+use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, hide, printable, show_left_out};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:
-  dwell recv                        into this directory, under the name that the sender has for it
-  dwell recv backup.img             into this file
+  dwell recv                        into this directory, under the names that the sender has
+  dwell recv backup.img             under this name
+  dwell recv /srv/in                into this directory, if it is one
+  dwell recv --keep /srv/in         one transfer after the other, with the same code
+  dwell recv --overwrite            replace files that differ
   dwell recv - | tar x              to a pipe
-  dwell recv --psk transfer.psk --listen 7000 --force backup.img
+  dwell recv --psk transfer.psk --listen 7000 backup.img
 
-It prints the command to type on the other machine, with a key for this one transfer, and the other
+It prints the command to type on the other machine, with a code for this receiver, and the other
 addresses of this machine, if it has several: use one that the other machine can reach. What comes
-is written under another name and gets its own when it is complete and verified; otherwise nothing
-is left of it. What a receiver leaves behind that was killed, the next one for the same place
-removes. To a pipe it goes as it comes: there only the exit code says whether it was all.
+has a hidden name that ends in .dwell-part until it is complete and verified. After an interruption that stays, and
+the next transfer of the same name to the same place goes on with it; remove it if there is to be none. To a pipe
+bytes go as they come: there only the exit code says whether it was all.
+
+Nothing is replaced that is there, unless --overwrite says so. With it, or with --no-clobber, a
+directory is received file by file into the one that is there.
 
 Exit codes:
-  0    all of it is there, and it is what was sent
-  1    it is not, and nothing is left
+  0    all of it is there, and it is what was sent; with --keep, it was ended while nothing came
+  1    it is not
   2    the command line is wrong
-  130  it was interrupted, and nothing is left";
+  3    all is there but what is named
+  130  it was interrupted";
 
-/// Wait for a file from a `dwell send`
+/// Wait for files from a `dwell send`
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Recv {
-    /// The file to write, or - for standard output [default: the name that the sender has for it,
-    /// in this directory]
+    /// The name for what comes, a directory to receive into, or - for standard output [default: this directory]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Address and port to listen at: ADDRESS:PORT, ADDRESS or PORT [default: port 7735 of all addresses]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen)]
     listen: Option<SocketAddr>,
-    /// Replace a file that is there
+    /// Stay after a transfer, for others; until interrupted
     #[arg(short, long)]
-    force: bool,
+    keep: bool,
+    /// Replace files that are there and differ
+    #[arg(short, long, visible_alias = "force", visible_short_alias = 'f')]
+    overwrite: bool,
+    /// Leave files that are there as they are, and receive the others
+    #[arg(short, long, conflicts_with = "overwrite")]
+    no_clobber: bool,
+    /// Make symbolic links that lead out of what comes, too
+    #[arg(long)]
+    links_outside: bool,
     #[command(flatten)]
     protection: Protection,
     /// The longest time that a sender has to show that it knows the key
@@ -85,95 +101,118 @@ impl Recv {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         hide();
         let listen = self.listen.unwrap_or_else(|| everywhere(FILE_PORT));
-        let place = match &self.file {
-            None => Place::Directory(PathBuf::from(".")),
-            Some(file) if file == Path::new("-") => {
-                ensure!(
-                    !io::stdout().is_terminal(),
-                    "standard output is a terminal: name a file, or lead it into a pipe"
-                );
-                Place::Stdout
-            }
-            Some(file) => Place::File(file.clone()),
-        };
-        if let (Some(file), false) = (&self.file, self.force) {
-            let exists = place_is_file(&place) && file.exists();
-            ensure!(
-                !exists,
-                "{} exists: use another name, or --force to replace it",
-                file.display()
-            );
-        }
-        let (security, shown_key) = self.security(listen)?;
-        let stale = remove_stale(&place);
-        if !self.quiet {
-            stale.iter().for_each(|stale| terminal::note(&removed(stale)));
-        }
-        let mut meter = Meter::new(self.quiet);
+        let place = self.place()?;
+        let (security, access) = self.security(listen)?;
+        let mut meter = Meter::new(self.quiet || self.keep);
         let quiet = self.quiet;
+        let existing = match (self.overwrite, self.no_clobber) {
+            (true, _) => Existing::Replace,
+            (_, true) => Existing::Keep,
+            _ => Existing::Refuse,
+        };
         let job = Receive {
             listen,
             security,
             place,
-            replace: self.force,
+            existing,
+            allows_links_outside: self.links_outside,
             handshake: self.handshake_time,
+            stays: self.keep,
         };
         let hosts = hosts(listen.ip());
-        let ready = |at: SocketAddr| {
-            terminal::note(&invitation(hosts.first().copied(), at, &shown_key));
-            if !quiet && let Some(note) = other_hosts(&hosts, at) {
-                terminal::note(&note);
+        let received = receive(job, |event| match event {
+            Event::Listening(at) => {
+                terminal::note(&invitation(hosts.first().copied(), at, &access));
+                if !quiet && let Some(note) = other_hosts(&hosts, at, &access) {
+                    terminal::note(&note);
+                }
             }
-        };
-        let begun = |from: SocketAddr, name: &str, bytes: Option<u64>| {
-            if !quiet {
-                terminal::note(&offered(from, name, bytes));
-            }
-        };
-        let received = receive(job, ready, begun, |progress| meter.show(progress));
+            Event::Begun(from, offer) if !quiet => terminal::note(&offered(from, offer)),
+            Event::Begun(..) => {}
+            Event::Progress(progress) => meter.show(progress),
+            Event::Ended(from, result) => show_ended(from, result, quiet),
+        });
         meter.clear();
         match received {
-            Ok(summary) => {
+            Ok(None) => Ok(ExitCode::SUCCESS),
+            Ok(Some(summary)) => {
                 if !self.quiet {
-                    let name = printable(&summary.name);
-                    terminal::note(&format!("received {name}: {}", done(&summary)));
+                    terminal::note(&received_all(&summary));
                 }
-                Ok(ExitCode::SUCCESS)
+                show_left_out(&summary);
+                Ok(if summary.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
             }
-            Err(TransferError::Interrupted) => Ok(ExitCode::from(INTERRUPTED)),
-            Err(error) => Err(error.into()),
+            Err(broken) => {
+                if let Some(kept) = &broken.kept {
+                    terminal::note(&shown_kept(kept));
+                }
+                match broken.error {
+                    TransferError::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
+                    error => Err(error.into()),
+                }
+            }
         }
     }
 
-    /// Returns the security that is used, and the options that the sender needs to match it.
-    fn security(&self, listen: SocketAddr) -> anyhow::Result<(Security, String)> {
+    fn place(&self) -> anyhow::Result<Place> {
+        let Some(file) = &self.file else { return Ok(Place::Directory(PathBuf::from("."))) };
+        if file == Path::new("-") {
+            ensure!(
+                !io::stdout().is_terminal(),
+                "standard output is a terminal: name a file, or lead it into a pipe"
+            );
+            ensure!(!self.keep, "standard output takes one transfer, and --keep is for several");
+            return Ok(Place::Stdout);
+        }
+        if file.is_dir() {
+            return Ok(Place::Directory(file.clone()));
+        }
+        let may_be_there = self.overwrite || self.no_clobber;
+        ensure!(
+            may_be_there || file.symlink_metadata().is_err(),
+            "{} exists: use another name, or --overwrite to replace it",
+            file.display()
+        );
+        Ok(Place::File(file.clone()))
+    }
+
+    /// Returns the security that is used, and what the sender needs to match it.
+    fn security(&self, listen: SocketAddr) -> anyhow::Result<(Security, Access)> {
         if self.protection.is_chosen() {
             let place = format!("who connects to {listen}");
             let loopback = listen.ip().is_loopback();
             let security = self.protection.security(&place, loopback, None)?;
-            return Ok((security, self.protection.like_this()));
+            return Ok((security, Access::Options(self.protection.like_this())));
         }
         let key = OneTimeKey::random().context("the operating system gives no random bytes")?;
-        Ok((Security::Psk(key.secret()), format!("--key {}", key.reveal().as_str())))
+        Ok((Security::Psk(key.secret()), Access::Key(key)))
     }
 }
 
-fn place_is_file(place: &Place) -> bool {
-    matches!(place, Place::File(_))
+/// What a sender needs besides the address.
+enum Access {
+    Key(OneTimeKey),
+    Options(String),
 }
 
 /// Returns the command for the other machine, if this one has an address that others can reach.
-fn invitation(host: Option<IpAddr>, at: SocketAddr, key: &str) -> String {
+fn invitation(host: Option<IpAddr>, at: SocketAddr, access: &Access) -> String {
     let loopback = || match at {
         SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    let shown = SocketAddr::new(host.unwrap_or_else(loopback), at.port());
-    format!("on the other machine: dwell send FILE {shown} {key}")
+    let at = SocketAddr::new(host.unwrap_or_else(loopback), at.port());
+    match access {
+        Access::Key(key) => {
+            let code = Code { at, key: key.clone() };
+            format!("on the other machine: dwell send FILE {}", code.reveal().as_str())
+        }
+        Access::Options(options) => format!("on the other machine: dwell send FILE {at} {options}"),
+    }
 }
 
 /// Returns a remark on this machine's other addresses, if there are any.
-fn other_hosts(hosts: &[IpAddr], at: SocketAddr) -> Option<String> {
+fn other_hosts(hosts: &[IpAddr], at: SocketAddr, access: &Access) -> Option<String> {
     const SHOWN_MAX: usize = 8;
     match hosts {
         [] => Some(
@@ -181,14 +220,22 @@ fn other_hosts(hosts: &[IpAddr], at: SocketAddr) -> Option<String> {
                 .to_owned(),
         ),
         [_] => None,
-        [_, others @ ..] => {
+        [first, others @ ..] => {
             let shown = others.iter().take(SHOWN_MAX);
             let mut list: Vec<_> =
                 shown.map(|&host| SocketAddr::new(host, at.port()).to_string()).collect();
             if others.len() > SHOWN_MAX {
                 list.push(format!("{} more", others.len() - SHOWN_MAX));
             }
-            Some(format!("if that address can't be reached from there: {}", list.join(", ")))
+            let list = list.join(", ");
+            Some(match access {
+                Access::Key(key) => format!(
+                    "if {first} can't be reached from there: dwell send FILE ADDRESS --key {}, where \
+                     ADDRESS is {list}",
+                    key.reveal().as_str()
+                ),
+                Access::Options(_) => format!("if {first} can't be reached from there: {list}"),
+            })
         }
     }
 }
@@ -226,18 +273,47 @@ fn towards_the_world(from: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-fn removed(stale: &Stale) -> String {
-    let name = printable(&stale.path.file_name().unwrap_or_default().to_string_lossy());
-    let bytes = human::bytes(stale.bytes);
-    format!("removed {name}, {bytes}, which a receiver that was killed had left behind")
+fn offered(from: SocketAddr, offer: &Offer) -> String {
+    let from = from.ip().to_canonical();
+    let name = if offer.name.is_empty() { "a pipe".to_owned() } else { printable(&offer.name) };
+    let files = match offer.files {
+        files if offer.is_tree => format!(", {files} files"),
+        _ => String::new(),
+    };
+    match offer.bytes {
+        Some(bytes) => format!("{name}{files}, {}, from {from}", human::bytes(bytes)),
+        None => format!("{name} from {from}"),
+    }
 }
 
-fn offered(from: SocketAddr, name: &str, bytes: Option<u64>) -> String {
-    let from = from.ip().to_canonical();
-    let name = if name.is_empty() { "a pipe".to_owned() } else { printable(name) };
-    match bytes {
-        Some(bytes) => format!("{name}, {}, from {from}", human::bytes(bytes)),
-        None => format!("{name} from {from}"),
+fn received_all(summary: &Summary) -> String {
+    format!("received {}: {}", printable(&summary.name), done(summary))
+}
+
+fn shown_kept(kept: &Kept) -> String {
+    let path = printable(&kept.path.display().to_string());
+    format!(
+        "what has come stays in {path} ({}), and the next transfer of the same to here goes on with it",
+        human::bytes(kept.bytes)
+    )
+}
+
+/// The end of a transfer to a receiver that stays.
+fn show_ended(from: SocketAddr, result: &Result<Summary, Broken>, quiet: bool) {
+    match result {
+        Ok(summary) => {
+            if !quiet {
+                terminal::note(&received_all(summary));
+            }
+            show_left_out(summary);
+        }
+        Err(broken) => {
+            let from = from.ip().to_canonical();
+            terminal::complain("dwell", &format!("a transfer from {from} failed: {broken}"));
+            if let Some(kept) = &broken.kept {
+                terminal::note(&shown_kept(kept));
+            }
+        }
     }
 }
 
@@ -245,17 +321,26 @@ fn offered(from: SocketAddr, name: &str, bytes: Option<u64>) -> String {
 mod tests {
     use super::*;
 
+    fn options(text: &str) -> Access {
+        Access::Options(text.to_owned())
+    }
+
     #[test]
     fn an_invitation_can_be_pasted() {
         let at: std::net::SocketAddr = "192.0.2.7:7735".parse().unwrap();
-        let line = "on the other machine: dwell send FILE 192.0.2.7:7735 --key abc";
+        let line = "on the other machine: dwell send FILE 192.0.2.7:7735 --psk x";
         assert_eq!(hosts(at.ip()), [at.ip()]);
-        assert_eq!(invitation(Some(at.ip()), at, "--key abc"), line);
+        assert_eq!(invitation(Some(at.ip()), at, &options("--psk x")), line);
         let everywhere = "[::]:9".parse().unwrap();
         let line = "on the other machine: dwell send FILE 10.0.0.1:9 -";
-        assert_eq!(invitation(Some([10, 0, 0, 1].into()), everywhere, "-"), line);
-        let alone = invitation(None, everywhere, "");
+        assert_eq!(invitation(Some([10, 0, 0, 1].into()), everywhere, &options("-")), line);
+        let alone = invitation(None, everywhere, &options(""));
         assert!(alone.contains("[::1]:9"), "{alone}");
+        let key = OneTimeKey::random().unwrap();
+        let line = invitation(None, at, &Access::Key(key.clone()));
+        let code: Code = line.rsplit_once(' ').unwrap().1.parse().unwrap();
+        assert_eq!(code.at, "127.0.0.1:7735".parse().unwrap());
+        assert_eq!(code.key.reveal(), key.reveal());
     }
 
     #[test]
@@ -263,10 +348,13 @@ mod tests {
         let at: SocketAddr = "[::]:9".parse().unwrap();
         let hosts: Vec<IpAddr> =
             ["10.0.0.1", "2001:db8::7"].map(|host| host.parse().unwrap()).to_vec();
-        assert!(other_hosts(&[], at).unwrap().contains("no address that others can reach"));
-        assert_eq!(other_hosts(&hosts[..1], at), None);
-        assert!(other_hosts(&hosts, at).unwrap().ends_with(": [2001:db8::7]:9"));
-        assert!(other_hosts(&vec![hosts[0]; 20], at).unwrap().ends_with(", 11 more"));
+        let other = |hosts: &[IpAddr]| other_hosts(hosts, at, &options(""));
+        assert!(other(&[]).unwrap().contains("no address that others can reach"));
+        assert_eq!(other(&hosts[..1]), None);
+        assert!(other(&hosts).unwrap().ends_with(": [2001:db8::7]:9"));
+        assert!(other(&vec![hosts[0]; 20]).unwrap().ends_with(", 11 more"));
+        let key = Access::Key(OneTimeKey::random().unwrap());
+        assert!(other_hosts(&hosts, at, &key).unwrap().contains("FILE ADDRESS --key "));
     }
 
     /// Whoever listens at all addresses of one kind can't be reached at those of the other kind.
@@ -279,7 +367,14 @@ mod tests {
     #[test]
     fn offers_are_harmless_on_a_terminal() {
         let from = "[::ffff:192.0.2.7]:1".parse().unwrap();
-        assert_eq!(offered(from, "a\u{202e}b", None), "a?b from 192.0.2.7");
-        assert_eq!(offered(from, "", Some(5)), "a pipe, 5 B, from 192.0.2.7");
+        let offer = |name: &str, bytes, is_tree| {
+            offered(
+                from,
+                &Offer { name: name.to_owned(), bytes, files: 2, is_tree, is_eager: true },
+            )
+        };
+        assert_eq!(offer("a\u{202e}b", None, false), "a?b from 192.0.2.7");
+        assert_eq!(offer("", Some(5), false), "a pipe, 5 B, from 192.0.2.7");
+        assert_eq!(offer("a", Some(5), true), "a, 2 files, 5 B, from 192.0.2.7");
     }
 }

@@ -1,7 +1,6 @@
-//! `dwell send`: sends a file, or what comes through a pipe, to a `dwell recv`.
+//! `dwell send`: sends files and directories, or what comes through a pipe, to a `dwell recv`.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,44 +9,59 @@ use anyhow::{Context as _, bail, ensure};
 use dwell_codec::CodecSpec;
 use dwell_proxy::security::Security;
 use dwell_proxy::target::{Host, Target};
-use dwell_proxy::transfer::{FILE_PORT, OneTimeKey, Send, TransferError, send};
+use dwell_proxy::transfer::{
+    Code, CodeError, FILE_PORT, OneTimeKey, Send, Source, TransferError, send,
+};
 use dwell_proxy::{Compression, is_loopback};
 
 use super::proxy::{Protection, duration, strategy, target_with_port};
-use super::transfer::{INTERRUPTED, Meter, done, hide};
+use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, hide, show_left_out};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:
   dwell recv                                    on the other machine: prints what to type here
+  dwell send backup.img 60g0-41zh-...           to the receiver that has printed this code
+  dwell send photos notes.txt 60g0-41zh-...     a directory and a file
+  tar c photos | dwell send - 60g0-41zh-...     what comes through a pipe
   dwell send backup.img 192.0.2.7:7735 --key 1jz0...
-  tar c photos | dwell send - 192.0.2.7 --key 1jz0...
   dwell send backup.img hub.example --psk transfer.psk
 
-The key is for one transfer. Other users of this machine may see it in the list of processes: where
-that matters, set the variable DWELL_KEY instead, or use --psk.
+Directories come with all that is in them, with permissions, times, symbolic and hard links; owners, extended
+attributes and devices don't. Files are compressed where that is faster, encrypted, and verified at the end. After
+an interruption the same commands go on where it stopped: what the receiver has is compared by its hashes.
+
+The code, or the key, is for one receiver. Other users of this machine may see it in the list of processes:
+where that matters, set the variable DWELL_KEY instead, or use --psk.
 
 Exit codes:
   0    the receiver has it all, and it is what was sent
-  1    it has nothing, or could not say that it has it all
+  1    it does not, or could not say that it does
   2    the command line is wrong
+  3    it has all but what is named
   130  it was interrupted";
 
-/// Send a file or a pipe to a `dwell recv`
+/// Send files, directories or a pipe to a `dwell recv`
 ///
-/// It is compressed where that is faster, encrypted, and verified at the end.
+/// They are compressed where that is faster, encrypted, and verified at the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct SendCommand {
-    /// The file, or - for standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
-    /// Address of the waiting `dwell recv` [default port: 7735]
-    #[arg(value_name = "HOST[:PORT]", value_parser = receiver)]
-    to: Target,
+    /// The files and directories, or - for standard input
+    #[arg(value_name = "FILE", required = true, num_args = 1..)]
+    files: Vec<PathBuf>,
+    /// The code that `dwell recv` has printed, or its address [default port: 7735]
+    #[arg(value_name = "CODE|HOST[:PORT]", value_parser = receiver)]
+    to: Receiver,
     /// The key that `dwell recv` has printed [also: the variable DWELL_KEY]
     #[arg(long, conflicts_with_all = ["psk", "cert", "insecure"])]
     key: Option<OneTimeKey>,
+    /// Send what symbolic links lead to, and not the links
+    #[arg(short = 'L', long)]
+    follow: bool,
+    /// Take files for the same if their length and time are the receiver's, without comparing their bytes
+    #[arg(long)]
+    quick: bool,
     #[command(flatten)]
     protection: Protection,
     /// The name that the receiver's certificate must bear [default: its host]
@@ -68,53 +82,78 @@ pub(crate) struct SendCommand {
     quiet: bool,
 }
 
+/// Where a receiver waits, and the key if a code says it.
+#[derive(Clone, Debug)]
+struct Receiver {
+    target: Target,
+    key: Option<OneTimeKey>,
+}
+
 const KEY_VARIABLE: &str = "DWELL_KEY";
 
-fn receiver(text: &str) -> Result<Target, String> {
-    target_with_port(text, FILE_PORT)
+fn receiver(text: &str) -> Result<Receiver, String> {
+    match text.parse::<Code>() {
+        Ok(Code { at, key }) => {
+            let target = Target { host: Host::Ip(at.ip()), port: at.port() };
+            Ok(Receiver { target, key: Some(key) })
+        }
+        Err(error @ CodeError::Mistaken) => Err(error.to_string()),
+        Err(CodeError::Other) => {
+            let target = target_with_port(text, FILE_PORT)?;
+            Ok(Receiver { target, key: None })
+        }
+    }
 }
 
 impl SendCommand {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         hide();
         let security = self.security()?;
-        let (source, bytes) = open(&self.file)?;
-        let name = match self.file.file_name() {
-            Some(name) if !is_pipe(&self.file) => name.to_string_lossy().into_owned(),
-            _ => String::new(),
-        };
-        let what = if is_pipe(&self.file) {
-            "standard input".to_owned()
-        } else {
-            self.file.display().to_string()
-        };
+        let source = self.source()?;
+        let what = source.what.clone();
         let mut meter = Meter::new(self.quiet);
         let job = Send {
             source,
-            what: what.clone(),
-            name,
-            bytes,
-            to: self.to,
+            is_quick: self.quick,
+            to: self.to.target,
             security,
             compressing: Compression { strategy: self.strategy, codecs: self.codec, wish: None },
             connect: self.connect_time,
         };
         let sent = send(job, |progress| meter.show(progress));
         meter.clear();
-        match sent {
-            Ok(summary) => {
-                if !self.quiet {
-                    terminal::note(&format!("sent {what}: {}", done(&summary)));
-                }
-                Ok(ExitCode::SUCCESS)
-            }
-            Err(TransferError::Interrupted) => Ok(ExitCode::from(INTERRUPTED)),
-            Err(error) => Err(error.into()),
+        let summary = match sent {
+            Ok(summary) => summary,
+            Err(TransferError::Interrupted) => return Ok(ExitCode::from(INTERRUPTED)),
+            Err(error) => return Err(error.into()),
+        };
+        if !self.quiet {
+            terminal::note(&format!("sent {what}: {}", done(&summary)));
         }
+        show_left_out(&summary);
+        let all = summary.left_out == 0 && summary.left_out_there == 0;
+        Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
+    }
+
+    fn source(&self) -> anyhow::Result<Source> {
+        if let [file] = &self.files[..]
+            && is_pipe(file)
+        {
+            return Ok(Source::pipe(Box::new(io::stdin()), "", "standard input"));
+        }
+        ensure!(
+            !self.files.iter().any(|file| is_pipe(file)),
+            "standard input can't be sent beside files: send one after the other"
+        );
+        Ok(Source::files(&self.files, self.follow)?)
     }
 
     fn security(&self) -> anyhow::Result<Security> {
-        let given = match (&self.key, std::env::var(KEY_VARIABLE)) {
+        if self.to.key.is_some() && (self.key.is_some() || self.protection.is_chosen()) {
+            bail!("a code bears the key: write the receiver's address in its place, or no key");
+        }
+        let key = self.to.key.as_ref().or(self.key.as_ref());
+        let given = match (key, std::env::var(KEY_VARIABLE)) {
             (Some(key), _) => Some(key.clone()),
             (None, Ok(text)) if !self.protection.is_chosen() => {
                 Some(text.parse().with_context(|| format!("the variable {KEY_VARIABLE}"))?)
@@ -126,33 +165,23 @@ impl SendCommand {
         }
         if !self.protection.is_chosen() {
             bail!(
-                "the receiver's key is missing: add --key with what `dwell recv` has printed there"
+                "the receiver's key is missing: write the code that `dwell recv` has printed there, or add \
+                 --key"
             );
         }
-        let host = match &self.to.host {
+        let host = match &self.to.target.host {
             Host::Ip(ip) => ip.to_string(),
             Host::Name(name) => name.clone(),
         };
         let name = self.receiver_name.clone().or(Some(host));
-        self.protection.security(&self.to.to_string(), is_loopback(&self.to.host), name)
+        self.protection.security(
+            &self.to.target.to_string(),
+            is_loopback(&self.to.target.host),
+            name,
+        )
     }
 }
 
 fn is_pipe(file: &Path) -> bool {
     file == Path::new("-")
-}
-
-fn open(file: &Path) -> anyhow::Result<(Box<dyn Read + std::marker::Send>, Option<u64>)> {
-    if is_pipe(file) {
-        return Ok((Box::new(io::stdin()), None));
-    }
-    let shown = file.display();
-    let source = File::open(file).with_context(|| format!("{shown} can't be read"))?;
-    let metadata = source.metadata().with_context(|| format!("{shown} can't be read"))?;
-    ensure!(
-        !metadata.is_dir(),
-        "{shown} is a directory: send it as an archive, `tar c {shown} | dwell send - HOST`"
-    );
-    let bytes = metadata.is_file().then_some(metadata.len());
-    Ok((Box::new(source), bytes))
 }

@@ -4,12 +4,15 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use dwell_base::time::duration_ns;
+use dwell_cli::terminal;
 use dwell_confine::privilege;
 use dwell_proxy::transfer::{Progress, Summary};
 use dwell_report::human;
 
 /// The exit code of what was interrupted.
 pub(super) const INTERRUPTED: u8 = 130;
+/// The exit code if all came but what is named.
+pub(super) const LEFT_OUT: u8 = 3;
 /// Before this has passed nothing is said.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -48,7 +51,7 @@ impl Meter {
 }
 
 fn line(progress: &Progress) -> String {
-    let Progress { bytes, total, elapsed, .. } = *progress;
+    let Progress { bytes, reused_bytes, total, elapsed, .. } = *progress;
     let so_far = match total {
         Some(total) => format!(
             "{} of {} ({})",
@@ -58,44 +61,84 @@ fn line(progress: &Progress) -> String {
         ),
         None => human::bytes(bytes),
     };
-    let left = total.and_then(|total| left(bytes, total, elapsed));
+    let left = total.and_then(|total| left(bytes, reused_bytes, total, elapsed));
     let left = left.map_or_else(String::new, |left| format!(", {} left", human::duration(left)));
-    format!("{so_far}, {}, ratio {}{left}", rate(bytes, elapsed), ratio(progress))
+    let there = there(progress);
+    format!("{so_far}{there}, {}, ratio {}{left}", rate(progress), ratio(progress))
 }
 
 /// Returns a line on what has been transferred.
 pub(super) fn done(summary: &Summary) -> String {
     let progress = &summary.progress;
     let elapsed = duration_ns(progress.elapsed);
-    let sha256: String = summary.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = match summary.blake3 {
+        Some(hash) => {
+            let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!(", BLAKE3 {hash}")
+        }
+        None => format!(", {} files", summary.files),
+    };
+    let kept = match summary.kept {
+        0 => String::new(),
+        kept => format!(", {kept} stayed as they were"),
+    };
     format!(
-        "{} in {}, {}, ratio {}, SHA-256 {sha256}",
+        "{}{} in {}, {}, ratio {}{kept}{hash}",
         human::bytes(progress.bytes),
+        there(progress),
         human::duration(elapsed),
-        rate(progress.bytes, progress.elapsed),
+        rate(progress),
         ratio(progress),
     )
 }
 
-fn rate(bytes: u64, elapsed: Duration) -> String {
-    let seconds = elapsed.as_secs_f64();
+/// Names what was left out.
+pub(super) fn show_left_out(summary: &Summary) {
+    for remark in &summary.remarks {
+        terminal::complain("left out", &printable(remark));
+    }
+    let more = summary.left_out.saturating_sub(summary.remarks.len() as u64);
+    if more > 0 {
+        terminal::complain("left out", &format!("{more} more"));
+    }
+    if summary.left_out_there > 0 {
+        let count = summary.left_out_there;
+        terminal::complain("left out", &format!("{count} by the receiver, which names them"));
+    }
+}
+
+fn there(progress: &Progress) -> String {
+    match progress.reused_bytes {
+        0 => String::new(),
+        bytes => format!(" ({} of it were there)", human::bytes(bytes)),
+    }
+}
+
+/// The bytes that came, and not those that were there.
+fn moved(progress: &Progress) -> u64 {
+    progress.bytes.saturating_sub(progress.reused_bytes)
+}
+
+fn rate(progress: &Progress) -> String {
+    let seconds = progress.elapsed.as_secs_f64();
     if seconds <= 0.0 {
         return human::NOTHING.to_owned();
     }
-    format!("{}/s", human::bytes((bytes as f64 / seconds) as u64))
+    format!("{}/s", human::bytes((moved(progress) as f64 / seconds) as u64))
 }
 
 fn ratio(progress: &Progress) -> String {
-    let known = progress.bytes > 0;
-    human::ratio(known.then(|| progress.link_bytes as f64 / progress.bytes as f64))
+    let moved = moved(progress);
+    human::ratio((moved > 0).then(|| progress.link_bytes as f64 / moved as f64))
 }
 
-/// The time that is left, in nanoseconds, at the speed so far.
-fn left(bytes: u64, total: u64, elapsed: Duration) -> Option<u64> {
-    if bytes == 0 {
+/// The time that is left, in nanoseconds, at the speed so far of what was not there.
+fn left(bytes: u64, reused_bytes: u64, total: u64, elapsed: Duration) -> Option<u64> {
+    let moved = bytes.saturating_sub(reused_bytes);
+    if moved == 0 {
         return None;
     }
-    let left = elapsed.as_secs_f64() * total.saturating_sub(bytes) as f64 / bytes as f64;
+    let left = elapsed.as_secs_f64() * total.saturating_sub(bytes) as f64 / moved as f64;
     Some((left * 1e9) as u64)
 }
 
@@ -119,6 +162,7 @@ mod tests {
     fn a_line_says_how_far_it_is() {
         let progress = Progress {
             bytes: 25_000_000,
+            reused_bytes: 0,
             link_bytes: 5_000_000,
             total: Some(100_000_000),
             elapsed: Duration::from_secs(10),
@@ -127,6 +171,10 @@ mod tests {
         assert_eq!(line(&progress), expected);
         let pipe = Progress { total: None, ..progress };
         assert_eq!(line(&pipe), "25.0 MB, 2.5 MB/s, ratio 0.200");
+        let again = Progress { reused_bytes: 20_000_000, link_bytes: 1_000_000, ..progress };
+        let expected = "25.0 MB of 100.0 MB (25.0 %) (20.0 MB of it were there), 500.0 kB/s, ratio 0.200, \
+                        2 min 30 s left";
+        assert_eq!(line(&again), expected);
         let start = Progress { bytes: 0, link_bytes: 0, ..progress };
         assert_eq!(line(&start), "0 B of 100.0 MB (0 %), 0 B/s, ratio -");
     }

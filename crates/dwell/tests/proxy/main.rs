@@ -11,3 +11,4 @@ mod privileges;
 mod socks;
 mod streams;
 mod transfer;
+mod trees;

@@ -10,20 +10,25 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use dwell_proxy::transfer::Code;
+
 use crate::pair::{Directory, Process, assert_same, dwell, free_port, mixture, wait_until};
 
 /// A receiver, and the words after `dwell send FILE` that it asked to say.
-struct Receiver {
-    process: Process,
+pub(crate) struct Receiver {
+    pub(crate) process: Process,
+    /// Where it listens.
+    at: String,
     words: Vec<String>,
     /// The rest of its output, read by a thread.
     said: Option<thread::JoinHandle<String>>,
 }
 
 impl Receiver {
-    fn start(directory: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Self {
         let mut command = dwell();
-        command.args(["recv", "--listen", &free_port().to_string()]).args(arguments);
+        let at = free_port().to_string();
+        command.args(["recv", "--listen", &at]).args(arguments);
         command.current_dir(directory).stderr(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process(command.spawn().unwrap());
         let mut stderr = BufReader::new(process.0.stderr.take().unwrap());
@@ -39,17 +44,22 @@ impl Receiver {
             stderr.read_to_string(&mut said).unwrap();
             said
         });
-        Self { process, words, said: Some(said) }
+        Self { process, at, words, said: Some(said) }
     }
 
-    fn sender(&self, file: &str) -> Command {
+    pub(crate) fn sender(&self, file: &str) -> Command {
+        self.sender_of(&[file])
+    }
+
+    pub(crate) fn sender_of(&self, files: &[&str]) -> Command {
         let mut command = dwell();
-        command.args(["send", file]).args(&self.words);
+        command.arg("send").args(files).args(&self.words);
+        command.stderr(Stdio::piped());
         command
     }
 
     /// Its exit code, and what it said.
-    fn end(&mut self) -> (i32, String) {
+    pub(crate) fn end(&mut self) -> (i32, String) {
         (self.process.wait(), self.said.take().unwrap().join().unwrap())
     }
 }
@@ -119,8 +129,8 @@ fn a_wrong_key_is_of_no_use() {
     let directory = Directory::new();
     let mut receiver = Receiver::start(&directory.0, &["file"]);
     let mut command = dwell();
-    let wrong = "0".repeat(26);
-    command.args(["send", "/dev/null", &receiver.words[0], "--key", &wrong]);
+    let wrong = "0".repeat(16);
+    command.args(["send", "/dev/null", &receiver.at, "--key", &wrong]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
@@ -128,7 +138,8 @@ fn a_wrong_key_is_of_no_use() {
     assert!(directory.names().is_empty());
     // The right one still is.
     let mut command = dwell();
-    command.args(["send", "/dev/null", &receiver.words[0]]).env("DWELL_KEY", &receiver.words[2]);
+    let code: Code = receiver.words[0].parse().unwrap();
+    command.args(["send", "/dev/null", &receiver.at]).env("DWELL_KEY", code.key.reveal().as_str());
     assert!(command.output().unwrap().status.success());
     let (code, said) = receiver.end();
     assert_eq!(code, 0);
@@ -141,7 +152,7 @@ fn who_says_nothing_keeps_no_sender_waiting() {
     let directory = Directory::new();
     let mut receiver = Receiver::start(&directory.0, &["file", "--handshake-time", "1h"]);
     let silent: Vec<TcpStream> =
-        (0..70).map(|_| TcpStream::connect(&receiver.words[0]).unwrap()).collect();
+        (0..70).map(|_| TcpStream::connect(&receiver.at).unwrap()).collect();
     let sent = receiver.sender("/dev/null").output().unwrap();
     assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
     let (code, said) = receiver.end();
@@ -155,7 +166,7 @@ fn files_are_not_replaced_unasked() {
     fs::write(directory.path("precious"), "mine").unwrap();
     let output = dwell().args(["recv", "precious"]).current_dir(&directory.0).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--overwrite"));
 
     // The sender names it: both are informed.
     let here = Directory::new();
@@ -169,7 +180,7 @@ fn files_are_not_replaced_unasked() {
     assert!(code == 1 && reported.contains("precious exists"), "{reported}");
     assert_eq!(fs::read(directory.path("precious")).unwrap(), b"mine");
 
-    let mut receiver = Receiver::start(&directory.0, &["--force"]);
+    let mut receiver = Receiver::start(&directory.0, &["--overwrite"]);
     let sent = receiver.sender("precious").current_dir(&here.0).output().unwrap();
     assert!(sent.status.success());
     assert_eq!(receiver.end().0, 0);
@@ -183,70 +194,31 @@ fn begun(directory: &Directory) -> (Receiver, Process) {
     let mut sender =
         Process(receiver.sender("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     sender.0.stdin.as_mut().unwrap().write_all(&mixture(1_000_000, 3)).unwrap();
-    wait_until("it has begun", || directory.names().len() == 1);
-    assert!(directory.names()[0].contains("dwell-part"));
+    wait_until("it has begun", || {
+        let part = fs::metadata(directory.path(PART));
+        part.is_ok_and(|part| part.len() > 0)
+    });
     (receiver, sender)
 }
 
+/// The name of what is not complete.
+const PART: &str = ".file.dwell-part";
+
 #[test]
-fn an_interrupted_receiver_leaves_nothing() {
+fn an_interrupted_receiver_names_what_stays() {
     for signal in [Signal::INT, Signal::TERM] {
         let directory = Directory::new();
         let (mut receiver, mut sender) = begun(&directory);
         receiver.process.signal(signal);
-        assert_eq!(receiver.end().0, 130);
-        assert!(directory.names().is_empty());
+        let (code, said) = receiver.end();
+        assert!(code == 130 && said.contains(PART), "{said}");
+        assert_eq!(directory.names(), [PART]);
         assert_eq!(sender.wait(), 1);
     }
 }
 
-/// The next receiver for the same place removes what a killed one left behind, but not what
-/// another one still writes.
 #[test]
-fn what_a_killed_receiver_left_is_removed() {
-    let directory = Directory::new();
-    let (mut receiver, mut sender) = begun(&directory);
-    receiver.process.signal(Signal::KILL);
-    assert_eq!(receiver.end().0, -1);
-    assert_eq!(sender.wait(), 1);
-    let left = directory.names();
-    assert_eq!(left.len(), 1);
-    // One for another file does not touch it.
-    let other = dwell()
-        .args(["recv", "--listen", "192.0.2.1:1", "other"])
-        .current_dir(&directory.0)
-        .output();
-    assert_eq!((other.unwrap().status.code(), directory.names()), (Some(1), left.clone()));
-
-    let mut command = dwell();
-    command.args(["recv", "--listen", &free_port().to_string(), "file"]).current_dir(&directory.0);
-    let mut process = Process(command.stderr(Stdio::piped()).spawn().unwrap());
-    let mut said = BufReader::new(process.0.stderr.take().unwrap()).lines();
-    let line = said.next().unwrap().unwrap();
-    assert!(line.contains(&left[0]) && line.contains("was killed"), "{line}");
-    assert!(said.next().unwrap().unwrap().contains("dwell send FILE"));
-    assert!(directory.names().is_empty());
-    process.signal(Signal::TERM);
-    assert_eq!(process.wait(), 130);
-}
-
-#[test]
-fn what_another_receiver_writes_is_left_alone() {
-    let directory = Directory::new();
-    let (mut receiver, mut sender) = begun(&directory);
-    let before = directory.names();
-    let mut second = Receiver::start(&directory.0, &[]);
-    assert_eq!(directory.names(), before);
-    second.process.signal(Signal::TERM);
-    assert_eq!(second.end().0, 130);
-    assert_eq!(directory.names(), before);
-    drop(sender.0.stdin.take());
-    assert_eq!((sender.wait(), receiver.end().0), (0, 0));
-    assert_eq!(directory.names(), ["file"]);
-}
-
-#[test]
-fn an_interrupted_sender_leaves_nothing() {
+fn an_interrupted_sender_is_noticed() {
     for (signal, code) in [(Signal::INT, 130), (Signal::KILL, -1)] {
         let directory = Directory::new();
         let (mut receiver, mut sender) = begun(&directory);
@@ -254,8 +226,40 @@ fn an_interrupted_sender_leaves_nothing() {
         assert_eq!(sender.wait(), code);
         let (code, said) = receiver.end();
         assert!(code == 1 && said.contains("went away before the end"), "{said}");
-        assert!(directory.names().is_empty());
+        assert!(said.contains(PART), "{said}");
+        assert_eq!(directory.names(), [PART]);
     }
+}
+
+/// Nothing is there if nothing came.
+#[test]
+fn a_transfer_without_a_byte_leaves_nothing() {
+    let directory = Directory::new();
+    let mut receiver = Receiver::start(&directory.0, &["file"]);
+    let mut sender = Process(receiver.sender("-").stdin(Stdio::piped()).spawn().unwrap());
+    thread::sleep(Duration::from_millis(200));
+    sender.signal(Signal::KILL);
+    assert_eq!((receiver.end().0, sender.wait()), (1, -1));
+    assert!(directory.names().is_empty());
+}
+
+#[test]
+fn what_another_receiver_writes_is_left_alone() {
+    let directory = Directory::new();
+    let (mut receiver, mut sender) = begun(&directory);
+    let mut second = Receiver::start(&directory.0, &["file"]);
+    let mut other =
+        Process(second.sender("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    other.0.stdin.as_mut().unwrap().write_all(&mixture(100_000, 4)).unwrap();
+    wait_until("the second has begun", || directory.names().len() == 2);
+    drop(other.0.stdin.take());
+    assert_eq!((other.wait(), second.end().0), (0, 0));
+    assert_same(&fs::read(directory.path("file")).unwrap(), &mixture(100_000, 4));
+    assert_eq!(directory.names(), [PART, "file"]);
+    // The first one is too late for the name, which both are informed of.
+    drop(sender.0.stdin.take());
+    assert_eq!((sender.wait(), receiver.end().0), (1, 1));
+    assert_same(&fs::read(directory.path("file")).unwrap(), &mixture(100_000, 4));
 }
 
 #[test]
@@ -299,17 +303,19 @@ fn a_full_disk_is_reported_to_both() {
 
 #[test]
 fn what_cannot_be_sent_is_said() {
-    let directory = Directory::new();
     let said = |arguments: &[&str]| {
         let output = dwell().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    let key = ["--key", "00000000000000000000000000"];
-    let dir = directory.0.to_str().unwrap();
-    assert!(said(&["send", dir, "127.0.0.1", key[0], key[1]]).contains("tar c"));
+    let key = ["--key", "0000000000000000"];
+    assert!(
+        said(&["send", "-", "/dev/null", "127.0.0.1", key[0], key[1]]).contains("standard input")
+    );
     assert!(said(&["send", "/no/file", "127.0.0.1", key[0], key[1]]).contains("/no/file"));
     assert!(said(&["send", "/dev/null", "127.0.0.1"]).contains("--key"));
+    let twice = ["send", "/etc/passwd", "/../etc/passwd", "127.0.0.1", key[0], key[1]];
+    assert!(said(&twice).contains("another file is called passwd"));
     let nobody = free_port().to_string();
     let text = said(&["send", "/dev/null", &nobody, key[0], key[1]]);
     assert!(text.contains(&nobody) && text.contains("refused"), "{text}");

@@ -12,6 +12,7 @@ use dwell_base::Rate;
 use dwell_lab::corpus;
 use dwell_lab::lab::topology::{Pair, PairSpec, pair};
 use dwell_lab::lab::{Host, Lab, Process};
+use dwell_proxy::transfer::Code;
 use dwell_report::ProxyStatus;
 
 use super::programs::{compare, plant};
@@ -338,13 +339,14 @@ pub(super) fn receive(lab: &mut Lab) -> anyhow::Result<()> {
     let mut lines = BufReader::new(said).lines();
     let line = lines.next().context("a line")??;
     let words = line.split_once("dwell send FILE ").context("a command")?.1;
-    ensure!(words.starts_with("10."), "{line}");
+    let at = words.parse::<Code>()?.at.to_string();
+    ensure!(at.starts_with("10."), "{line}: {at}");
     let others = lines.next().context("another line")??;
-    ensure!(others.contains("10.2.0.1:7735") || words.starts_with("10.2.0.1:7735"), "{others}");
-    ensure!(others.contains("10.0.0.2:7735") || words.starts_with("10.0.0.2:7735"), "{others}");
+    ensure!(others.contains("10.2.0.1:7735") || at == "10.2.0.1:7735", "{others}");
+    ensure!(others.contains("10.0.0.2:7735") || at == "10.0.0.2:7735", "{others}");
     ensure!(!others.contains("127.0.0.1") && !others.contains("[fe80"), "{others}");
     let mut command = pair.client.command(DWELL);
-    succeeds(command.args(["send", "sent"]).args(words.split(' ')).current_dir(&directory))?;
+    succeeds(command.args(["send", "sent", words]).current_dir(&directory))?;
     let exit = receiver.wait_timeout(Duration::from_secs(30))?;
     ensure!(exit.is_some_and(|exit| exit.success()), "the receiver ended with {exit:?}");
     ensure!(fs::read(directory.join("received"))? == text, "the text differs");

@@ -1,0 +1,252 @@
+//! Where a transfer goes, and what is to become of what is there.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, open, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::entry::EntryPath;
+use super::part;
+use super::tree::{Tree, kind, rename};
+
+/// The place of what comes.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// To standard output.
+    Stdout,
+    /// Under this name.
+    File(PathBuf),
+    /// Into this directory, under the names that the sender gives.
+    Directory(PathBuf),
+}
+
+/// What becomes of files that are there already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Nothing is received in their place, and the transfer fails.
+    #[default]
+    Refuse,
+    /// They are replaced.
+    Replace,
+    /// They stay, and what was sent in their place is left out.
+    Keep,
+}
+
+/// What is offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The name; of several the first one's. Empty for a pipe.
+    pub name: String,
+    /// The length of all files, if it is known.
+    pub bytes: Option<u64>,
+    /// The number of files.
+    pub files: u64,
+    /// True if it is more than one plain file.
+    pub is_tree: bool,
+    /// True if it comes at once, and nothing is asked for.
+    pub is_eager: bool,
+}
+
+/// The place, opened.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) tree: Tree,
+    /// The path of its base, for messages.
+    pub(super) shown: PathBuf,
+    /// A single file gets this name.
+    pub(super) name: Option<EntryPath>,
+    pub(super) staging: Option<Staging>,
+    /// There is something that need not be sent again, or is to stay.
+    pub(super) has_something: bool,
+}
+
+/// A directory in which a tree is put together.
+#[derive(Debug)]
+pub(super) struct Staging {
+    parent: OwnedFd,
+    parent_shown: PathBuf,
+    name: OsString,
+    /// The name of the only root, or, of several, of the directory that they are put into; none if each has its
+    /// own name beside the staging directory.
+    last_name: Option<OsString>,
+    /// True if another receiver began it.
+    pub(super) was_there: bool,
+}
+
+impl Site {
+    /// Opens the place of what is offered; not standard output.
+    ///
+    /// # Errors
+    /// In words that say what to do: there is something already that is not to be replaced, there is
+    /// no name, or the system says no.
+    pub(super) fn open(place: &Place, offer: &Offer, existing: Existing) -> Result<Self, String> {
+        let (directory, name) = match place {
+            Place::Stdout => return Err("standard output is no directory".to_owned()),
+            Place::File(path) => {
+                let name = path.file_name().ok_or_else(|| {
+                    format!("{} is no name for what comes: name a file", path.display())
+                })?;
+                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                (directory.unwrap_or(Path::new(".")).to_owned(), Some(name.to_owned()))
+            }
+            Place::Directory(directory) => (directory.clone(), None),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let base = open(&directory, flags, Mode::empty())
+            .map_err(|error| format!("{} can't be written: {error}", directory.display()))?;
+        if offer.is_tree {
+            return Self::of_tree(base, directory, name, offer, existing);
+        }
+        Self::of_file(base, directory, name, offer, existing)
+    }
+
+    fn of_file(
+        base: OwnedFd,
+        directory: PathBuf,
+        name: Option<OsString>,
+        offer: &Offer,
+        existing: Existing,
+    ) -> Result<Self, String> {
+        let name = match name {
+            None if offer.name.is_empty() => {
+                return Err(
+                    "the sender reads from a pipe and gives no name: receive with a name, \
+                            as `dwell recv FILE`"
+                        .to_owned(),
+                );
+            }
+            name => name.unwrap_or_else(|| offer.name.clone().into()),
+        };
+        let path = EntryPath::new(name.as_encoded_bytes())
+            .ok_or_else(|| format!("{} is no name for a file", name.display()))?;
+        let shown = directory.join(&name);
+        let shown = shown.display();
+        let there = stat(&base, &name)?;
+        match there {
+            Some(FileType::Directory) => {
+                return Err(format!("{shown} is a directory: name a file"));
+            }
+            Some(_) if existing == Existing::Refuse => {
+                return Err(format!(
+                    "{shown} exists: use another name, or --overwrite to replace it"
+                ));
+            }
+            // A device, a link, and the like.
+            Some(kind) if kind != FileType::RegularFile && existing == Existing::Replace => {
+                return Err(format!("{shown} is no regular file and is not replaced: name a file"));
+            }
+            _ => {}
+        }
+        let mut tree = Tree::new(base, false);
+        let has_something = there.is_some() || tree.find_part(&path).is_some();
+        Ok(Self { tree, shown: directory, name: Some(path), staging: None, has_something })
+    }
+
+    fn of_tree(
+        base: OwnedFd,
+        directory: PathBuf,
+        name: Option<OsString>,
+        offer: &Offer,
+        existing: Existing,
+    ) -> Result<Self, String> {
+        if let Some(name) = &name
+            && stat(&base, name)?.is_some()
+        {
+            let shown = directory.join(name);
+            return Err(format!("{} exists: use another name", shown.display()));
+        }
+        if existing != Existing::Refuse && name.is_none() {
+            let tree = Tree::new(base, false);
+            let has_something = true;
+            return Ok(Self { tree, shown: directory, name: None, staging: None, has_something });
+        }
+        let own = name.clone().unwrap_or_else(|| offer.name.clone().into());
+        let (staged, part, was_there) =
+            part::open_directory(base.as_fd(), &own).map_err(|error| {
+                let part = directory.join(part::part_name(&own));
+                format!("{} can't be made: {error}", part.display())
+            })?;
+        let staging = Staging {
+            parent: base,
+            parent_shown: directory.clone(),
+            name: part.clone(),
+            last_name: name,
+            was_there,
+        };
+        Ok(Self {
+            tree: Tree::new(staged, true),
+            shown: directory.join(part),
+            name: None,
+            staging: Some(staging),
+            has_something: was_there,
+        })
+    }
+}
+
+impl Staging {
+    /// Finds out in time if a root can't come to its place.
+    ///
+    /// # Errors
+    /// In words that say what to do.
+    pub(super) fn check(&self, root: &EntryPath) -> Result<(), String> {
+        if self.last_name.is_some() || stat(&self.parent, root.name())?.is_none() {
+            return Ok(());
+        }
+        Err(format!(
+            "{} exists: receive elsewhere, or with --overwrite to replace what differs in it, or with \
+             --no-clobber to add what is missing",
+            self.parent_shown.join(root.name()).display()
+        ))
+    }
+
+    /// Puts all roots where they belong.
+    ///
+    /// # Errors
+    /// The system's; the staging directory stays.
+    pub(super) fn complete(&self, staged: &Tree, roots: &[EntryPath]) -> io::Result<()> {
+        match (&self.last_name, roots) {
+            (Some(name), [root]) => {
+                rename(staged.base(), root.name(), self.parent.as_fd(), name, false)?;
+            }
+            (Some(name), _) => {
+                rustix::fs::fchmod(staged.base(), Mode::from_raw_mode(0o755))?;
+                rename(self.parent.as_fd(), &self.name, self.parent.as_fd(), name, false)?;
+                return self.sync();
+            }
+            (None, _) => {
+                for root in roots {
+                    let name = root.name();
+                    match rename(staged.base(), name, self.parent.as_fd(), name, false) {
+                        // It was left out.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        renamed => renamed?,
+                    }
+                }
+            }
+        }
+        unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)?;
+        self.sync()
+    }
+
+    /// Removes it if it is empty.
+    pub(super) fn remove_if_empty(&self) -> bool {
+        unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR).is_ok()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // They have their names already, and not all file systems can sync a directory.
+        let _ = rustix::fs::fsync(&self.parent);
+        Ok(())
+    }
+}
+
+fn stat(directory: &OwnedFd, name: &OsStr) -> Result<Option<FileType>, String> {
+    match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(kind(&stat))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(format!("{} can't be looked at: {error}", name.display())),
+    }
+}

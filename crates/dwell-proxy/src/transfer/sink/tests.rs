@@ -1,0 +1,337 @@
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::sync::mpsc;
+use std::thread;
+
+use dwell_base::Rng;
+
+use super::*;
+use crate::transfer::record::put_data;
+use crate::transfer::source::{Outlet, Recorder, Sent, Source};
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dwell-sink-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const STRICT: Policy = Policy { existing: Existing::Refuse, allows_links_outside: false };
+
+fn open(to: &Directory, is_tree: bool, policy: Policy) -> (Sink, bool) {
+    let offer = Offer { name: "tree".to_owned(), bytes: None, files: 1, is_tree, is_eager: false };
+    Sink::open(&Place::Directory(to.0.clone()), &offer, policy, Arc::default()).unwrap()
+}
+
+fn path(text: &str) -> EntryPath {
+    EntryPath::new(text.as_bytes()).unwrap()
+}
+
+const META: Meta = Meta { mode: 0o755, mtime_s: 1, mtime_ns: 2 };
+
+fn file(text: &str) -> Record {
+    let (meta, bytes) = (Some(META), Some(5));
+    Record::File(FileEntry { path: path(text), meta, bytes, link_id: 0, was_asked: false })
+}
+
+fn hello() -> Record {
+    Record::End(5, *blake3::hash(b"hello").as_bytes())
+}
+
+/// A stream of records, with "hello" as the data of each file.
+fn stream(records: &[Record]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for record in records {
+        record.put(&mut bytes);
+        if matches!(record, Record::File(_)) {
+            put_data(&mut bytes, b"hello");
+        }
+    }
+    bytes
+}
+
+/// What becomes of a stream to here; what is not complete is given up.
+fn written(to: &Directory, is_tree: bool, records: &[Record]) -> Result<Received, String> {
+    let (mut sink, _) = open(to, is_tree, STRICT);
+    let taken = sink.take(&stream(records), &mut |_| true);
+    let received = taken.and_then(|()| sink.finish(|| true));
+    sink.give_up();
+    received.map_err(|error| error.to_string())
+}
+
+#[test]
+fn nothing_is_written_through_links() {
+    let (to, outside) = (Directory::new("links"), Directory::new("links-outside"));
+    let target = outside.0.as_os_str().as_bytes().to_vec();
+    let link = Record::Symlink(path("tree/link"), META, target);
+    let hostile = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        link.clone(),
+        file("tree/link/evil"),
+        hello(),
+    ];
+    let policy = Policy { allows_links_outside: true, ..STRICT };
+    let (mut sink, _) = open(&to, true, policy);
+    let error = sink.take(&stream(&hostile), &mut |_| true).unwrap_err();
+    assert!(matches!(error, SinkError::Write { .. }), "{error}");
+    assert!(outside.names().is_empty());
+    drop(sink);
+    // A directory in place of the link, and then the link as if it were one.
+    let hostile = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        link,
+        Record::Directory(path("tree/link"), META),
+        file("tree/link/harmless"),
+        hello(),
+    ];
+    let (mut sink, _) = open(&to, true, policy);
+    sink.take(&stream(&hostile), &mut |_| true).unwrap();
+    assert!(outside.names().is_empty());
+}
+
+#[test]
+fn links_that_lead_outside_are_not_made() {
+    let to = Directory::new("links-away");
+    let records = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        Record::Symlink(path("tree/a"), META, b"../../etc".to_vec()),
+        Record::Symlink(path("tree/b"), META, b"a".to_vec()),
+        Record::HardLink(path("tree/c"), 7),
+    ];
+    let received = written(&to, true, &records).unwrap();
+    assert_eq!((received.left_out, received.remarks.len()), (2, 2));
+    assert_eq!(fs::read_dir(to.0.join("tree")).unwrap().count(), 1);
+}
+
+#[test]
+fn hostile_orders_are_refused() {
+    let root = || Record::Root(path("tree"));
+    let directory = || Record::Directory(path("tree"), META);
+    let cases: &[&[Record]] = &[
+        &[],
+        // Of no root, or beside it.
+        &[directory()],
+        &[root(), file("other"), hello()],
+        &[root(), Record::Root(path("tree")), directory()],
+        &[Record::Root(path("tree/a")), directory()],
+        // A file that does not end, or another one that begins before.
+        &[root(), directory(), file("tree/a")],
+        &[root(), directory(), file("tree/a"), file("tree/b"), hello()],
+        &[root(), directory(), hello()],
+        // What nobody asked for.
+        &[root(), directory(), Record::Skip],
+        &[root(), directory(), Record::Copy(1)],
+        &[root(), directory(), file("tree/a"), Record::Copy(u64::MAX), hello()],
+        // A file as a directory.
+        &[root(), directory(), file("tree/a"), hello(), file("tree/a/b"), hello()],
+        // Other bytes than were announced.
+        &[root(), directory(), file("tree/a"), Record::End(4, [0; 32])],
+        &[root(), directory(), file("tree/a"), Record::End(5, [0; 32])],
+    ];
+    for (number, records) in cases.iter().enumerate() {
+        let to = Directory::new("orders");
+        assert!(written(&to, true, records).is_err(), "{number}");
+        assert!(to.names().iter().all(|name| name == ".tree.dwell-part"), "{number}");
+    }
+    // One file was offered.
+    let to = Directory::new("orders");
+    let cases: &[&[Record]] = &[
+        &[root(), directory()],
+        &[root(), file("tree"), hello(), file("tree"), hello()],
+        &[root(), Record::Root(path("b")), file("tree"), hello()],
+    ];
+    for records in cases {
+        assert!(written(&to, false, records).is_err());
+    }
+    assert!(to.names().iter().all(|name| name == ".tree.dwell-part"));
+    assert!(written(&to, false, &[root(), file("tree"), hello()]).is_ok());
+    assert_eq!(to.names(), ["tree"]);
+}
+
+/// Nobody waits for it any more: it does not get its name.
+#[test]
+fn what_is_given_up_does_not_come_to_its_place() {
+    let to = Directory::new("given-up");
+    let records = [Record::Root(path("tree")), file("tree"), hello()];
+    let (mut sink, _) = open(&to, false, STRICT);
+    sink.take(&stream(&records), &mut |_| true).unwrap();
+    assert!(sink.finish(|| false).is_err());
+    let kept = sink.give_up().unwrap();
+    assert_eq!(kept.path, to.0.join(".tree.dwell-part"));
+    assert_eq!(to.names(), [".tree.dwell-part"]);
+}
+
+/// A name that somebody else took meanwhile is theirs.
+#[test]
+fn what_came_meanwhile_is_not_replaced() {
+    let to = Directory::new("meanwhile");
+    let records = [Record::Root(path("tree")), file("tree"), hello()];
+    let (mut sink, _) = open(&to, false, STRICT);
+    sink.take(&stream(&records), &mut |_| true).unwrap();
+    fs::write(to.0.join("tree"), "mine").unwrap();
+    assert!(sink.finish(|| true).is_err());
+    assert_eq!(fs::read(to.0.join("tree")).unwrap(), b"mine");
+}
+
+struct Channel(mpsc::SyncSender<Vec<u8>>);
+
+impl Outlet for Channel {
+    fn put(&mut self, piece: Vec<u8>) -> bool {
+        self.0.send(piece).is_ok()
+    }
+}
+
+/// Sends what is at `from`, until so many bytes have come. Returns the account if it came to its end.
+fn transferred(from: &Path, to: &Directory, until: usize) -> Option<(Sent, Received, u64)> {
+    let source = Source::files(&[from.to_path_buf()], false).unwrap();
+    let is_tree = source.is_tree;
+    let (mut sink, asks) = open(to, is_tree, STRICT);
+    let (pieces, coming) = mpsc::sync_channel(2);
+    let (answer, answers) = mpsc::channel();
+    let recording = thread::spawn(move || {
+        let mut outlet = Channel(pieces);
+        Recorder::new(asks.then_some(answers), false, &mut outlet, Arc::default()).run(source).ok()
+    });
+    let mut left = until;
+    let mut bytes_in_all = 0;
+    for piece in coming {
+        let cut = piece.len().min(left);
+        bytes_in_all += cut as u64;
+        sink.take(&piece[..cut], &mut |have| answer.send(have).is_ok()).unwrap();
+        left -= cut;
+        if left == 0 {
+            sink.give_up();
+            return None;
+        }
+    }
+    let sent = recording.join().unwrap()?;
+    Some((sent, sink.finish(|| true).unwrap(), bytes_in_all))
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    let all = |root: &Path| -> Vec<_> {
+        let entries = WalkDir::new(root).sort_by_file_name().into_iter().map(Result::unwrap);
+        let described = |entry: walkdir::DirEntry| {
+            let metadata = entry.metadata().unwrap();
+            let content = match entry.file_type() {
+                kind if kind.is_file() => fs::read(entry.path()).unwrap(),
+                kind if kind.is_symlink() => {
+                    fs::read_link(entry.path()).unwrap().into_os_string().into_encoded_bytes()
+                }
+                _ => Vec::new(),
+            };
+            let name = entry.path().strip_prefix(root).unwrap().to_path_buf();
+            let times = (metadata.mtime(), metadata.mtime_nsec());
+            (name, metadata.mode(), times, content)
+        };
+        entries.map(described).collect()
+    };
+    all(a) == all(b)
+}
+
+/// A tree with names of all kinds.
+fn make_tree(at: &Path) {
+    let mut rng = Rng::from_seed(1);
+    fs::create_dir_all(at.join("a/b/c")).unwrap();
+    for number in 0..30u64 {
+        let mut bytes = vec![0; (number * number * 300) as usize];
+        rng.fill(&mut bytes);
+        let name = [b'f', 0x80 | number as u8, b'\n'];
+        fs::write(at.join("a/b").join(OsStr::from_bytes(&name)), bytes).unwrap();
+    }
+    let mut large = vec![0; 700_000];
+    rng.fill(&mut large);
+    fs::write(at.join("large"), &large).unwrap();
+    fs::hard_link(at.join("large"), at.join("linked")).unwrap();
+    symlink("../large", at.join("a/link")).unwrap();
+    fs::write(at.join("zero"), "").unwrap();
+}
+
+/// Cut off anywhere, again and again, it goes on where it stopped, and ends as if nothing had been.
+#[test]
+fn what_was_cut_off_is_gone_on_with() {
+    let from = Directory::new("cut-from");
+    make_tree(&from.0.join("tree"));
+    let mut rng = Rng::from_seed(2);
+    let whole = {
+        let to = Directory::new("cut-whole");
+        let (_, received, bytes) = transferred(&from.0.join("tree"), &to, usize::MAX).unwrap();
+        assert!(same(&from.0.join("tree"), &to.0.join("tree")));
+        assert_eq!((received.files, received.left_out), (33, 0));
+        assert_eq!(to.names(), ["tree"]);
+        bytes
+    };
+    for round in 0..12 {
+        let to = Directory::new("cut-to");
+        for _ in 0..round % 3 + 1 {
+            let until = 1 + rng.below(whole) as usize;
+            if transferred(&from.0.join("tree"), &to, until).is_some() {
+                break;
+            }
+            assert!(to.names().iter().all(|name| name == ".tree.dwell-part"));
+        }
+        if !to.0.join("tree").exists() {
+            transferred(&from.0.join("tree"), &to, usize::MAX).unwrap();
+        }
+        assert!(same(&from.0.join("tree"), &to.0.join("tree")), "round {round}");
+        assert_eq!(to.names(), ["tree"]);
+    }
+}
+
+/// Nothing of an earlier state of the source is left.
+#[test]
+fn what_is_gone_at_the_source_does_not_come_back() {
+    let (from, to) = (Directory::new("gone-from"), Directory::new("gone-to"));
+    let tree = from.0.join("tree");
+    make_tree(&tree);
+    assert!(transferred(&tree, &to, 900_000).is_none());
+    fs::remove_dir_all(tree.join("a/b")).unwrap();
+    fs::write(tree.join("a/b"), "a file now").unwrap();
+    fs::remove_file(tree.join("zero")).unwrap();
+    fs::create_dir(tree.join("zero")).unwrap();
+    let (_, _, bytes) = transferred(&tree, &to, usize::MAX).unwrap();
+    assert!(bytes < 900_000, "{bytes}");
+    assert!(same(&tree, &to.0.join("tree")));
+}
+
+#[test]
+fn a_single_file_is_compared_by_blocks() {
+    let (from, to) = (Directory::new("blocks-from"), Directory::new("blocks-to"));
+    let file = from.0.join("tree");
+    let mut bytes = vec![0; 1_000_000];
+    Rng::from_seed(3).fill(&mut bytes);
+    fs::write(&file, &bytes).unwrap();
+    let mut part = bytes.clone();
+    part[500_000] ^= 1;
+    part.extend([1; 100_000]);
+    fs::write(to.0.join(".tree.dwell-part"), &part).unwrap();
+    let (sent, received, coming) = transferred(&file, &to, usize::MAX).unwrap();
+    assert_eq!(
+        (sent.blake3, received.blake3),
+        (received.blake3, Some(blake3::hash(&bytes).into()))
+    );
+    // One block, and not all.
+    assert!((65_536..70_000).contains(&coming), "{coming}");
+    assert!(same(&file, &to.0.join("tree")));
+}

@@ -1,0 +1,525 @@
+//! What is sent: a pipe, a file, or files and directories; and the thread that turns it into records.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use rustix::fs::OFlags;
+use walkdir::WalkDir;
+
+use super::TransferError;
+use super::blocks::{Blocks, Have, read_full};
+use super::count::Count;
+use super::entry::{EntryPath, MODE_MASK, Meta};
+use super::record::{Ask, FileEntry, Record, put_data};
+
+/// Files that are asked for ahead of what is sent.
+const AHEAD_MAX: usize = 128;
+/// Hashes that may be on their way to here, unless one file alone has more.
+const AHEAD_HASHES_MAX: u64 = 1 << 16;
+/// Remarks on what was left out that are kept; the others are counted only.
+const REMARKS_MAX: usize = 20;
+/// More files with several names than that are sent as if each name were a file.
+const LINKS_MAX: usize = 1 << 20;
+/// Read at once where nothing is compared.
+const READ_BYTES: usize = 64 << 10;
+
+/// Something to be sent.
+pub struct Source {
+    input: Input,
+    /// Its name at the receiver; empty if it has none.
+    pub(super) name: String,
+    /// Its name in messages.
+    pub what: String,
+    /// The number of files.
+    pub(super) files: u64,
+    /// The length of all of them, if it is known.
+    pub(super) bytes: Option<u64>,
+    /// True if it is more than one plain file.
+    pub(super) is_tree: bool,
+}
+
+enum Input {
+    Pipe(Box<dyn Read + Send>),
+    Files { roots: Vec<Root>, follow: bool },
+}
+
+/// What was named on the command line.
+struct Root {
+    path: PathBuf,
+    name: EntryPath,
+}
+
+impl Source {
+    /// What comes through a pipe. Its name is without directories.
+    pub fn pipe(reader: Box<dyn Read + Send>, name: &str, what: &str) -> Self {
+        Self {
+            input: Input::Pipe(reader),
+            name: name.to_owned(),
+            what: what.to_owned(),
+            files: 1,
+            bytes: None,
+            is_tree: false,
+        }
+    }
+
+    /// Files and directories with all that is in them. Symbolic links that are named are followed, others only if
+    /// `follow` says so.
+    ///
+    /// # Errors
+    /// One can't be read, or two have the same name.
+    pub fn files(paths: &[PathBuf], follow: bool) -> Result<Self, TransferError> {
+        let mut roots = Vec::new();
+        let mut names = HashSet::new();
+        for path in paths {
+            let name = root_name(path)?;
+            if !names.insert(name.bytes().to_vec()) {
+                let error = io::Error::other(format!("another file is called {name}, too"));
+                return Err(cant_read(path, error));
+            }
+            roots.push(Root { path: path.clone(), name });
+        }
+        if let [root] = &roots[..] {
+            let metadata =
+                fs::metadata(&root.path).map_err(|error| cant_read(&root.path, error))?;
+            if !metadata.is_file() && !metadata.is_dir() {
+                let device =
+                    File::open(&root.path).map_err(|error| cant_read(&root.path, error))?;
+                let (name, what) = (root.name.to_string(), root.path.display().to_string());
+                return Ok(Self::pipe(Box::new(device), &name, &what));
+            }
+        }
+        Self::counted(roots, follow)
+    }
+
+    fn counted(roots: Vec<Root>, follow: bool) -> Result<Self, TransferError> {
+        let (mut files, mut bytes, mut is_tree) = (0, 0, roots.len() > 1);
+        for root in &roots {
+            let metadata =
+                fs::metadata(&root.path).map_err(|error| cant_read(&root.path, error))?;
+            if metadata.is_file() {
+                // So that it fails before anybody is called.
+                drop(open(&root.path).map_err(|error| cant_read(&root.path, error))?);
+            }
+            is_tree |= metadata.is_dir();
+            for entry in walk(root, follow).flatten().filter(|entry| entry.file_type().is_file()) {
+                files += 1;
+                bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+            }
+        }
+        let what = match &roots[..] {
+            [root] => root.path.display().to_string(),
+            [first, rest @ ..] => format!("{} and {} more", first.path.display(), rest.len()),
+            [] => String::new(),
+        };
+        let name = match &roots[..] {
+            [root] | [root, ..] => root.name.to_string(),
+            [] => String::new(),
+        };
+        let input = Input::Files { roots, follow };
+        Ok(Self { input, name, what, files, bytes: Some(bytes), is_tree })
+    }
+}
+
+fn cant_read(path: &Path, error: io::Error) -> TransferError {
+    TransferError::Read { what: path.display().to_string(), error }
+}
+
+/// The name at the receiver of what is named here; of `.` and `..` the name that the directory really has.
+fn root_name(path: &Path) -> Result<EntryPath, TransferError> {
+    let whole = match path.file_name() {
+        Some(_) => path.to_path_buf(),
+        None => fs::canonicalize(path).map_err(|error| cant_read(path, error))?,
+    };
+    let name = whole.file_name().and_then(|name| EntryPath::new(name.as_bytes()));
+    name.ok_or_else(|| cant_read(path, io::Error::other("it has no name: send what is in it")))
+}
+
+fn walk(root: &Root, follow: bool) -> walkdir::IntoIter {
+    WalkDir::new(&root.path).follow_links(follow).sort_by_file_name().into_iter()
+}
+
+/// Opens for reading; a pipe that took the file's place keeps nobody waiting.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent {
+    /// BLAKE3 of a single file.
+    pub(super) blake3: Option<[u8; 32]>,
+    /// What was not sent, and why.
+    pub(super) remarks: Vec<String>,
+    /// The number of entries that were not sent.
+    pub(super) left_out: u64,
+}
+
+/// Why it does not go on.
+pub(super) enum Stop {
+    /// Nobody takes the records any more.
+    Gone,
+    /// What is sent can't be read.
+    Read(io::Error),
+    /// The receiver gave an answer that is none.
+    Answer,
+}
+
+/// Where records go, piece by piece. False if nobody takes them.
+pub(super) trait Outlet {
+    fn put(&mut self, piece: Vec<u8>) -> bool;
+}
+
+/// Turns a source into records.
+pub(super) struct Recorder<'a, O> {
+    /// The answers of the receiver; none if it has nothing to answer.
+    pub(super) answers: Option<mpsc::Receiver<Have>>,
+    /// The same length and time suffice for a file to be the same.
+    pub(super) is_quick: bool,
+    pub(super) outlet: &'a mut O,
+    pub(super) count: Arc<Count>,
+    piece: Vec<u8>,
+    /// What comes goes on at once, as more may come much later.
+    is_pipe: bool,
+    sent: Sent,
+    /// The numbers of files with several names, by device and inode.
+    links: HashMap<(u64, u64), u64>,
+}
+
+/// What was found, in the order in which it is sent.
+enum Found {
+    Directory(EntryPath, Meta),
+    File { path: EntryPath, from: PathBuf, metadata: Metadata, was_asked: bool },
+    Symlink(EntryPath, Meta, Vec<u8>),
+}
+
+impl<'a, O: Outlet> Recorder<'a, O> {
+    pub(super) fn new(
+        answers: Option<mpsc::Receiver<Have>>,
+        is_quick: bool,
+        outlet: &'a mut O,
+        count: Arc<Count>,
+    ) -> Self {
+        let (piece, sent, links) = (Vec::new(), Sent::default(), HashMap::new());
+        Self { answers, is_quick, outlet, count, piece, is_pipe: false, sent, links }
+    }
+
+    /// All of it.
+    pub(super) fn run(mut self, source: Source) -> Result<Sent, Stop> {
+        match source.input {
+            Input::Pipe(mut reader) => self.pipe(&source.name, &mut reader)?,
+            Input::Files { roots, follow } => {
+                for root in &roots {
+                    self.put(&Record::Root(root.name.clone()))?;
+                }
+                self.files(&roots, follow)?;
+                if source.is_tree {
+                    self.sent.blake3 = None;
+                }
+            }
+        }
+        self.flush()?;
+        Ok(self.sent)
+    }
+
+    fn pipe(&mut self, name: &str, reader: &mut impl Read) -> Result<(), Stop> {
+        // The receiver has another name for it, if it has none.
+        let path = EntryPath::new(name.as_bytes()).or_else(|| EntryPath::new(b"-"));
+        let path = path.ok_or(Stop::Answer)?;
+        self.is_pipe = true;
+        self.put(&Record::Root(path.clone()))?;
+        let was_asked = self.answers.is_some();
+        let (meta, bytes) = (None, None);
+        if was_asked {
+            self.put(&Record::Ask(Ask { path: path.clone(), bytes, meta, is_quick: false }))?;
+        }
+        let have = self.answer(was_asked)?;
+        let file = FileEntry { path, meta, bytes, link_id: 0, was_asked };
+        self.put(&Record::File(file))?;
+        self.content(reader, &have).map_err(|stop| match stop {
+            Ended::Read(error) => Stop::Read(error),
+            Ended::Stop(stop) => stop,
+        })
+    }
+
+    fn files(&mut self, roots: &[Root], follow: bool) -> Result<(), Stop> {
+        let mut entries =
+            roots.iter().flat_map(|root| walk(root, follow).map(move |entry| (root, entry)));
+        let mut queue: VecDeque<(Found, u64)> = VecDeque::new();
+        let mut hashes = 0;
+        loop {
+            let ahead = if self.answers.is_some() { AHEAD_MAX } else { 1 };
+            while queue.len() < ahead && (queue.is_empty() || hashes < AHEAD_HASHES_MAX) {
+                let Some((root, entry)) = entries.next() else { break };
+                let Some(mut found) = self.look(root, entry) else { continue };
+                let cost = self.ask(&mut found)?;
+                hashes += cost;
+                queue.push_back((found, cost));
+            }
+            let Some((found, cost)) = queue.pop_front() else { return Ok(()) };
+            hashes -= cost;
+            self.entry(found)?;
+        }
+    }
+
+    /// Asks what is there of a file; returns how many hashes may come.
+    fn ask(&mut self, found: &mut Found) -> Result<u64, Stop> {
+        let Found::File { path, metadata, was_asked, .. } = found else { return Ok(0) };
+        if self.answers.is_none() {
+            return Ok(0);
+        }
+        *was_asked = true;
+        let (bytes, meta) = (Some(metadata.len()), Some(meta(metadata)));
+        // Other names refer to it, for which it must have been sent.
+        let is_quick = self.is_quick && metadata.nlink() == 1;
+        let ask = Ask { path: path.clone(), bytes, meta, is_quick };
+        self.put(&Record::Ask(ask))?;
+        Ok(metadata.len() >> super::blocks::log2(metadata.len()))
+    }
+
+    /// What an entry is; none if it can't be sent, which is noted.
+    fn look(&mut self, root: &Root, entry: walkdir::Result<walkdir::DirEntry>) -> Option<Found> {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return self.leave_out(&error.to_string()),
+        };
+        let shown = entry.path().display();
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) => return self.leave_out(&format!("{shown} can't be read: {error}")),
+        };
+        let below = entry.path().strip_prefix(&root.path).ok()?;
+        let path = match below.as_os_str().is_empty() {
+            true => Some(root.name.clone()),
+            false => {
+                EntryPath::new(&[root.name.bytes(), b"/", below.as_os_str().as_bytes()].concat())
+            }
+        };
+        let Some(path) = path else {
+            return self.leave_out(&format!("{shown} has too long a path"));
+        };
+        let kind = metadata.file_type();
+        if kind.is_dir() {
+            return Some(Found::Directory(path, meta(&metadata)));
+        }
+        if kind.is_file() {
+            let from = entry.path().to_path_buf();
+            return Some(Found::File { path, from, metadata, was_asked: false });
+        }
+        if !kind.is_symlink() {
+            return self.leave_out(&format!("{shown} is no file, directory or link"));
+        }
+        match fs::read_link(entry.path()) {
+            Ok(target) => {
+                let target = target.as_os_str().as_bytes().to_vec();
+                Some(Found::Symlink(path, meta(&metadata), target))
+            }
+            Err(error) => self.leave_out(&format!("{shown} can't be read: {error}")),
+        }
+    }
+
+    fn leave_out<T>(&mut self, why: &str) -> Option<T> {
+        self.sent.left_out += 1;
+        if self.sent.remarks.len() < REMARKS_MAX {
+            self.sent.remarks.push(why.to_owned());
+        }
+        None
+    }
+
+    fn entry(&mut self, found: Found) -> Result<(), Stop> {
+        match found {
+            Found::Directory(path, meta) => self.put(&Record::Directory(path, meta)),
+            Found::Symlink(path, meta, target) => self.put(&Record::Symlink(path, meta, target)),
+            Found::File { path, from, metadata, was_asked } => {
+                self.file(path, &from, &metadata, was_asked)
+            }
+        }
+    }
+
+    fn file(
+        &mut self,
+        path: EntryPath,
+        from: &Path,
+        metadata: &Metadata,
+        was_asked: bool,
+    ) -> Result<(), Stop> {
+        let have = self.answer(was_asked)?;
+        let node = (metadata.dev(), metadata.ino());
+        if let Some(&id) = self.links.get(&node) {
+            self.skip(was_asked)?;
+            self.count.moved(metadata.len());
+            return self.put(&Record::HardLink(path, id));
+        }
+        if matches!(have, Answer::Unwanted) {
+            self.count.reused(metadata.len());
+            return self.put(&Record::Skip);
+        }
+        let shown = from.display();
+        let opened = open(from).and_then(|file| Ok((file.metadata()?, file)));
+        let (mut file, metadata) = match opened {
+            Ok((metadata, file)) if metadata.is_file() => (file, metadata),
+            Ok(_) => {
+                self.leave_out::<()>(&format!("{shown} is no file any more"));
+                return self.skip(was_asked);
+            }
+            Err(error) => {
+                self.leave_out::<()>(&format!("{shown} can't be read: {error}"));
+                return self.skip(was_asked);
+            }
+        };
+        let mut link_id = 0;
+        if metadata.nlink() > 1 && self.links.len() < LINKS_MAX {
+            link_id = self.links.len() as u64 + 1;
+            self.links.insert(node, link_id);
+        }
+        let (bytes, meta) = (Some(metadata.len()), Some(meta(&metadata)));
+        self.put(&Record::File(FileEntry { path, meta, bytes, link_id, was_asked }))?;
+        self.content(&mut file, &have).map_err(|ended| match ended {
+            // Half of it is there: only from the beginning it would be right.
+            Ended::Read(error) => {
+                Stop::Read(io::Error::new(error.kind(), format!("{shown}: {error}")))
+            }
+            Ended::Stop(stop) => stop,
+        })
+    }
+
+    fn skip(&mut self, was_asked: bool) -> Result<(), Stop> {
+        if was_asked { self.put(&Record::Skip) } else { Ok(()) }
+    }
+
+    /// The bytes of a file, but for what is there, and its end.
+    fn content(&mut self, from: &mut impl Read, have: &Answer) -> Result<(), Ended> {
+        let nothing = Blocks { log2: READ_BYTES.trailing_zeros() as u8, ..Blocks::default() };
+        let blocks = match have {
+            Answer::Blocks(blocks) => blocks,
+            Answer::Nothing | Answer::Unwanted => &nothing,
+        };
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; blocks.block_len()];
+        let (mut at, mut copied) = (0, 0);
+        for number in 0.. {
+            let len = if blocks.hashes.len() > number {
+                read_full(from, &mut buffer).map_err(Ended::Read)?
+            } else {
+                // What comes through a pipe goes on at once.
+                read_some(from, &mut buffer).map_err(Ended::Read)?
+            };
+            let block = &buffer[..len];
+            if len == 0 {
+                break;
+            }
+            hasher.update(block);
+            at += len as u64;
+            if blocks.has(number, block) {
+                copied += len as u64;
+                self.count.reused(len as u64);
+                continue;
+            }
+            self.copy(&mut copied)?;
+            self.count.moved(len as u64);
+            for data in block.chunks(READ_BYTES) {
+                put_data(&mut self.piece, data);
+                self.flush_if_long()?;
+            }
+            if self.is_pipe {
+                self.flush()?;
+            }
+        }
+        self.copy(&mut copied)?;
+        let blake3 = *hasher.finalize().as_bytes();
+        self.sent.blake3 = Some(blake3);
+        self.put(&Record::End(at, blake3))?;
+        Ok(())
+    }
+
+    fn copy(&mut self, copied: &mut u64) -> Result<(), Stop> {
+        match std::mem::take(copied) {
+            0 => Ok(()),
+            bytes => self.put(&Record::Copy(bytes)),
+        }
+    }
+
+    fn answer(&mut self, was_asked: bool) -> Result<Answer, Stop> {
+        if !was_asked {
+            return Ok(Answer::Nothing);
+        }
+        self.flush()?;
+        let Some(answers) = &self.answers else { return Ok(Answer::Nothing) };
+        let mut blocks = Blocks::default();
+        loop {
+            match answers.recv().map_err(|_| Stop::Gone)? {
+                Have::Nothing => return Ok(Answer::Nothing),
+                Have::Same | Have::Stays => return Ok(Answer::Unwanted),
+                Have::Blocks { log2, more, bytes, hashes } => {
+                    let is_first = blocks.hashes.is_empty();
+                    if !is_first && (blocks.log2, blocks.bytes) != (log2, bytes) {
+                        return Err(Stop::Answer);
+                    }
+                    (blocks.log2, blocks.bytes) = (log2, bytes);
+                    blocks.hashes.extend(hashes);
+                    if blocks.hashes.len() > super::blocks::BLOCKS_MAX {
+                        return Err(Stop::Answer);
+                    }
+                    if !more {
+                        return Ok(Answer::Blocks(blocks));
+                    }
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, record: &Record) -> Result<(), Stop> {
+        record.put(&mut self.piece);
+        self.flush_if_long()
+    }
+
+    fn flush_if_long(&mut self) -> Result<(), Stop> {
+        if self.piece.len() >= READ_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Stop> {
+        let piece = std::mem::take(&mut self.piece);
+        if piece.is_empty() || self.outlet.put(piece) { Ok(()) } else { Err(Stop::Gone) }
+    }
+}
+
+enum Answer {
+    Nothing,
+    /// It is there, or something else is to stay there.
+    Unwanted,
+    Blocks(Blocks),
+}
+
+enum Ended {
+    Read(io::Error),
+    Stop(Stop),
+}
+
+impl From<Stop> for Ended {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop)
+    }
+}
+
+fn read_some(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+fn meta(metadata: &Metadata) -> Meta {
+    Meta {
+        mode: metadata.mode() & MODE_MASK,
+        mtime_s: metadata.mtime(),
+        mtime_ns: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+    }
+}

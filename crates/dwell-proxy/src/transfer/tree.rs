@@ -1,0 +1,242 @@
+//! A directory, and what is made below it. Nothing is ever done through a symbolic link, whoever has made it:
+//! each directory on the path is opened by its name in the one before.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod,
+    futimens, linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat, symlinkat,
+    unlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use super::entry::{EntryPath, Meta};
+use super::part::{self, PartFile};
+
+/// The place of entries.
+#[derive(Debug)]
+pub(super) struct Tree {
+    base: OwnedFd,
+    /// The directory that was used last, as the next entry is mostly in the same one.
+    current: Option<(Vec<u8>, OwnedFd)>,
+    /// All below it was made here, so that permissions that would be in the way may be changed.
+    is_own: bool,
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Tree {
+    pub(super) const fn new(base: OwnedFd, is_own: bool) -> Self {
+        Self { base, current: None, is_own }
+    }
+
+    pub(super) fn base(&self) -> BorrowedFd<'_> {
+        self.base.as_fd()
+    }
+
+    /// Forgets the directory that was used last, as it may be removed.
+    pub(super) fn forget(&mut self) {
+        self.current = None;
+    }
+
+    /// The directory of an entry.
+    pub(super) fn parent(&mut self, path: &EntryPath) -> io::Result<BorrowedFd<'_>> {
+        if path.parent().is_empty() {
+            return Ok(self.base.as_fd());
+        }
+        let is_current = self.current.as_ref().is_some_and(|(known, _)| known == path.parent());
+        if !is_current {
+            let mut fd = openat(&self.base, ".", DIRECTORY, Mode::empty())?;
+            for name in path.parents() {
+                fd = self.open_directory(fd.as_fd(), name)?;
+            }
+            self.current = Some((path.parent().to_vec(), fd));
+        }
+        Ok(self.current.as_ref().map_or(self.base.as_fd(), |(_, fd)| fd.as_fd()))
+    }
+
+    fn open_directory(&self, parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+        match openat(parent, name, DIRECTORY, Mode::empty()) {
+            Err(Errno::ACCESS) if self.is_own => {
+                // It was complete once, with permissions that its owner wanted.
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let fd = openat(parent, name, flags, Mode::empty())?;
+                rustix::fs::chmodat(&fd, ".", Mode::RWXU, AtFlags::empty())
+                    .or_else(|_| rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty()))?;
+                Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    /// What is there; not what a link leads to.
+    pub(super) fn stat(&mut self, path: &EntryPath) -> io::Result<Option<Stat>> {
+        let parent = match self.parent(path) {
+            Ok(parent) => parent,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match statat(parent, path.name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a directory that can be written to, if there is none.
+    pub(super) fn make_directory(&mut self, path: &EntryPath) -> io::Result<()> {
+        let is_own = self.is_own;
+        let parent = self.parent(path)?;
+        match mkdirat(parent, path.name(), Mode::RWXU) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => {
+                let fd = self.directory(path)?;
+                if is_own {
+                    fchmod(fd, Mode::RWXU)?;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn directory(&mut self, path: &EntryPath) -> io::Result<OwnedFd> {
+        self.parent(path)?;
+        let parent = match &self.current {
+            Some((known, fd)) if known == path.parent() => fd.as_fd(),
+            _ => self.base.as_fd(),
+        };
+        self.open_directory(parent, path.name())
+    }
+
+    /// Gives a directory its permissions and time, once all that is in it is there.
+    pub(super) fn finish_directory(&mut self, path: &EntryPath, meta: &Meta) -> io::Result<()> {
+        let fd = self.directory(path)?;
+        set_meta(fd.as_fd(), meta)
+    }
+
+    /// Opens a file that is there for reading.
+    pub(super) fn open_file(&mut self, path: &EntryPath) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = openat(self.parent(path)?, path.name(), flags, Mode::empty())?;
+        Ok(fd.into())
+    }
+
+    /// Opens the part of a file.
+    pub(super) fn open_part(&mut self, path: &EntryPath, mode: Mode) -> io::Result<PartFile> {
+        part::open_file(self.parent(path)?, path.name(), mode)
+    }
+
+    /// The part of a file, if there is one.
+    pub(super) fn find_part(&mut self, path: &EntryPath) -> Option<PartFile> {
+        part::find_file(self.parent(path).ok()?, path.name())
+    }
+
+    /// Gives a part its name.
+    pub(super) fn complete(
+        &mut self,
+        part: &OsStr,
+        path: &EntryPath,
+        replace: bool,
+    ) -> io::Result<()> {
+        let parent = self.parent(path)?;
+        rename(parent, part, parent, path.name(), replace)
+    }
+
+    /// Removes a file by its name beside an entry.
+    pub(super) fn remove_beside(&mut self, path: &EntryPath, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(self.parent(path)?, name, AtFlags::empty())?)
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn symlink(
+        &mut self,
+        path: &EntryPath,
+        target: &OsStr,
+        meta: &Meta,
+        replace: bool,
+    ) -> io::Result<()> {
+        let parent = self.parent(path)?;
+        let made = part::part_name(path.name());
+        let _ = unlinkat(parent, &made, AtFlags::empty());
+        symlinkat(target, parent, &made)?;
+        // Not all file systems give links a time.
+        let _ = utimensat(parent, &made, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
+        rename(parent, &made, parent, path.name(), replace)
+    }
+
+    /// The target of a symbolic link.
+    pub(super) fn read_link(&mut self, path: &EntryPath) -> io::Result<Vec<u8>> {
+        Ok(readlinkat(self.parent(path)?, path.name(), Vec::new())?.into_bytes())
+    }
+
+    /// Makes another name of a file.
+    pub(super) fn hard_link(
+        &mut self,
+        from: &EntryPath,
+        path: &EntryPath,
+        replace: bool,
+    ) -> io::Result<()> {
+        let source = openat(self.parent(from)?, ".", DIRECTORY, Mode::empty())?;
+        let parent = self.parent(path)?;
+        let made = part::part_name(path.name());
+        let _ = unlinkat(parent, &made, AtFlags::empty());
+        linkat(&source, from.name(), parent, &made, AtFlags::empty())?;
+        rename(parent, &made, parent, path.name(), replace)?;
+        // Renaming one name of a file to another one does nothing.
+        let _ = unlinkat(parent, &made, AtFlags::empty());
+        Ok(())
+    }
+}
+
+/// Gives a file or directory its permissions and its time.
+pub(super) fn set_meta(fd: BorrowedFd<'_>, meta: &Meta) -> io::Result<()> {
+    fchmod(fd, Mode::from_raw_mode(meta.mode))?;
+    // Not all file systems have times like that.
+    let _ = futimens(fd, &times(meta));
+    Ok(())
+}
+
+fn times(meta: &Meta) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: meta.mtime_s, tv_nsec: i64::from(meta.mtime_ns) },
+    }
+}
+
+/// Renames; unless it may replace, not to what came there meanwhile.
+pub(super) fn rename(
+    from: BorrowedFd<'_>,
+    old: &OsStr,
+    to: BorrowedFd<'_>,
+    new: &OsStr,
+    replace: bool,
+) -> io::Result<()> {
+    if replace {
+        return Ok(renameat(from, old, to, new)?);
+    }
+    match renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // An older kernel, or a file system that can't: the name is made first, which fails if it is there, and then
+        // what was made is replaced.
+        Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
+            let stat = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
+            if kind(&stat) == FileType::Directory {
+                mkdirat(to, new, Mode::RWXU)?;
+            } else {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                openat(to, new, flags, Mode::RUSR | Mode::WUSR)?;
+            }
+            Ok(renameat(from, old, to, new)?)
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
+/// The kind of what is there.
+pub(super) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
