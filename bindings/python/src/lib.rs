@@ -5,9 +5,12 @@
 //! Python, in `python/dwell`.
 
 mod arrow;
+mod codec;
 mod error;
 mod jobs;
+mod port;
 mod sim;
+mod stream;
 mod trace;
 
 use pyo3::prelude::*;
@@ -20,5 +23,8 @@ fn _dwell(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::add_to(module)?;
     arrow::add_to(module)?;
     sim::add_to(module)?;
+    codec::add_to(module)?;
+    port::add_to(module)?;
+    stream::add_to(module)?;
     trace::add_to(module)
 }

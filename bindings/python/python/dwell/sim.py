@@ -17,7 +17,7 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from dwell import _dwell
 from dwell._dwell import Error, ScenarioError, Table
@@ -330,15 +330,26 @@ def run(
     seed: Optional[int] = None,
     files: Optional[Mapping[str, Any]] = None,
     jobs: Optional[int] = None,
+    on: Any = None,
+    store: Any = None,
+    shard: Optional[Tuple[int, int]] = None,
 ) -> Results:
     """Runs a scenario; see :class:`Scenario` for what it may be. The interpreter is free meanwhile.
 
     :param jobs: the number of threads; without it, one for each processor.
+    :param on: an engine: ``"local"``, ``"ray"``, ``"dask"``, ``"slurm"``, or a client of one (:mod:`dwell.engines`).
+    :param store: where runs are kept, so that only those are done that are missing: a directory, a URL of
+        fsspec, or a :class:`dwell.store.Store`.
+    :param shard: (i, n): only the runs of the i-th of n shards, from 1, where there is no engine. Which runs those are
+        follows from the runs alone.
     """
     built = Scenario(
         scenario, set=set, quick=quick, replications=replications, seed=seed, files=files
     )
-    return Results(built, built._inner.run(jobs=jobs))
+    results = Results(built, built._inner.no_results())
+    for execute in _executor(results, on, store, jobs, shard):
+        execute(None)
+    return results
 
 
 def sweep(
@@ -352,6 +363,9 @@ def sweep(
     seed: Optional[int] = None,
     files: Optional[Mapping[str, Any]] = None,
     jobs: Optional[int] = None,
+    on: Any = None,
+    store: Any = None,
+    shard: Optional[Tuple[int, int]] = None,
 ) -> Results:
     """Runs a scenario for all combinations of values.
 
@@ -361,6 +375,7 @@ def sweep(
     :param replications: the number of runs of each point; with ``stop_at``, the most (100 if not given).
     :param stop_at: goes on with further seeds until each point's interval is narrow enough. Which runs
         are done follows from results alone, so it is the same everywhere.
+    :param on: an engine, ``store``, ``shard``: as in :func:`run`.
     """
     if stop_at is not None and replications is None:
         replications = 100
@@ -373,12 +388,38 @@ def sweep(
         seed=seed,
         files=files,
     )
-    if stop_at is None:
-        return Results(built, built._inner.run(jobs=jobs))
+    if stop_at is not None and shard is not None:
+        raise ValueError("a shard knows too few runs to stop at an interval: leave one of them out")
     results = Results(built, built._inner.no_results())
-    for places in _rounds(results, stop_at):
-        results._inner.add_lines(built._inner.run(places, jobs=jobs).lines())
+    for execute in _executor(results, on, store, jobs, shard):
+        if stop_at is None:
+            execute(None)
+        else:
+            for places in _rounds(results, stop_at):
+                execute(places)
     return results
+
+
+def _executor(
+    results: Results,
+    on: Any,
+    store: Any,
+    jobs: Optional[int],
+    shard: Optional[Tuple[int, int]],
+) -> Iterator[Callable[[Optional[List[int]]], None]]:
+    """Yields a function that does runs at some places, or all, once; an engine that was begun ends afterwards."""
+    inner = results.scenario._inner
+    if on is None and store is None and shard is None:
+        yield lambda places: results._inner.add_lines(inner.run(places, jobs=jobs).lines())
+        return
+    from dwell import campaign, engines
+    from dwell.store import opened
+
+    kept = opened(store)
+    if kept is not None:
+        campaign.restore(results, kept)
+    with engines.engine(on or "local", jobs) as engine:
+        yield lambda places: campaign.execute(results, engine, kept, places, shard)
 
 
 def _rounds(results: Results, stop_at: Interval) -> Iterable[List[int]]:

@@ -135,10 +135,13 @@ def analyze(
     contexts: Optional[str] = "zstd:1",
     over: str = "packet",
     rates: Sequence[str] = RATES,
-    sides: Sides = "together",
+    sides: Optional[Sides] = None,
     measure_time: bool = True,
     jobs: Optional[int] = None,
     storage_options: Optional[Dict[str, Any]] = None,
+    on: Any = None,
+    store: Any = None,
+    shard: Optional[Tuple[int, int]] = None,
 ) -> Analysis:
     """Returns what is in captures, and how many of their bytes could go at most.
 
@@ -148,22 +151,56 @@ def analyze(
     :param contexts: the codec to measure history with.
     :param over: what is compressed: ``"packet"`` or ``"payload"``.
     :param rates: links to compute waiting times for.
-    :param sides: what tells the direction of packets: ``"together"``, all captures, as the program does;
-        ``"each"`` capture by itself, so that each can be analysed on another machine; ``"one-way"``; or a list
-        of the prefixes on one side.
+    :param sides: what tells the direction of packets: ``"together"``, all captures, as the program does (the
+        default here); ``"each"`` capture by itself (the default with an engine, a store or shards: each capture is a
+        task); ``"one-way"``; or a list of the prefixes on one side.
     :param measure_time: without it all times that codecs take are 0, and the result follows from the captures
         alone.
     :param jobs: the number of captures at a time; one for each processor.
     :param storage_options: for fsspec, if paths are URLs.
+    :param on: an engine: ``"local"``, ``"ray"``, ``"dask"``, ``"slurm"``, or a client of one (:mod:`dwell.engines`).
+    :param store: where analyses are kept, by captures and sums, so that only those are made that are missing: a
+        directory, a URL of fsspec, or a :class:`dwell.store.Store`.
+    :param shard: (i, n): only the captures of the i-th of n shards, from 1, where there is no engine.
     """
     settings = settings_of(codecs, blocks, contexts, over, rates)
     places = find(paths, storage_options)
+    if not (on is None and store is None and shard is None):
+        return _on_engine(places, settings, sides, measure_time, jobs, on, store, shard)
+    sides = "together" if sides is None else sides
     inner, unreadable, left_out = _dwell.analyze(
         places, settings, sides=_sides(sides), measure_time=measure_time, jobs=jobs
     )
     if len(unreadable) == len(places):
         raise CaptureError("; ".join(f"{name}: {why}" for name, why in unreadable))
     return Analysis(inner, [Unreadable(*it) for it in unreadable], left_out)
+
+
+def _on_engine(
+    places: List[Place],
+    settings: str,
+    sides: Optional[Sides],
+    measure_time: bool,
+    jobs: Optional[int],
+    on: Any,
+    store: Any,
+    shard: Optional[Tuple[int, int]],
+) -> Analysis:
+    from dwell import archive, engines
+    from dwell.store import opened
+
+    if sides == "together":
+        raise ValueError('on an engine captures are tasks of their own: sides are "each" or prefixes')
+    with engines.engine(on or "local", jobs) as engine:
+        return archive.analyze(
+            places,
+            settings,
+            engine,
+            opened(store),
+            sides=sides or "each",
+            measure_time=measure_time,
+            shard=shard,
+        )
 
 
 def merge(parts: Iterable[Union[Analysis, str, "os.PathLike[str]"]]) -> Analysis:

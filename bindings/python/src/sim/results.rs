@@ -8,7 +8,7 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, Field};
 use dwell_figures::claims::Claim;
-use dwell_sim::results::{self, Evaluation, RunRecord, Store, Task};
+use dwell_sim::results::{self, Evaluation, Run, RunRecord, Store, Task};
 use dwell_sim::scenario::{Point, Scenario, Value};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -67,6 +67,18 @@ impl Results {
     fn has(&self, keys: Vec<String>) -> Vec<bool> {
         let store = self.store();
         keys.iter().map(|key| store.get(key).is_some()).collect()
+    }
+
+    /// The places of the tasks that have no run yet, of several with the same run the first.
+    fn missing(&self) -> Vec<usize> {
+        let tasks: Vec<Task<'_>> = Task::all(&self.scenario).collect();
+        let (store, code) = (self.store(), code_version());
+        let open = Run::all(&tasks, &code).into_iter().filter(|run| !store.has(run));
+        let open: BTreeSet<String> = open.map(|run| run.key).collect();
+        let mut seen = BTreeSet::new();
+        let keys = tasks.iter().map(|task| task.key(&code)).enumerate();
+        let first = keys.filter(|(_, key)| open.contains(key) && seen.insert(key.clone()));
+        first.map(|(place, _)| place).collect()
     }
 
     /// The runs as CSV, as the program writes them.

@@ -28,6 +28,9 @@ enum Done {
     Failed(String),
 }
 
+/// The sums, the captures that can't be read with the reasons, and the names of those that others equal.
+type Analysed = (super::analysis::Analysis, Vec<(String, String)>, Vec<String>);
+
 /// Analyses captures. Returns the sums, the captures that can't be read with the reasons, and the names of
 /// those left out since others have the same packets.
 ///
@@ -42,7 +45,7 @@ pub(super) fn analyze(
     sides: &Bound<'_, PyAny>,
     measure_time: bool,
     jobs: Option<usize>,
-) -> PyResult<(super::analysis::Analysis, Vec<(String, String)>, Vec<String>)> {
+) -> PyResult<Analysed> {
     let settings = settings::parse(settings)?;
     let sides = SidesBy::of(sides)?;
     let (given, left_out) = surveyed(py, &places, &settings, &sides)?;

@@ -13,6 +13,7 @@ use arrow_array::{
     UInt64Array,
 };
 use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use dwell_codec::{Compressor, SRC_LEN_MAX};
 use dwell_policy::ClassKey;
@@ -68,8 +69,7 @@ impl Packets {
         let capture =
             capture.map_err(|why| CaptureError::new_err(format!("{}: {why}", place.name)))?;
         let compressors = specs.iter().map(|&spec| Compressor::new(spec, None));
-        let names = specs.iter().map(|spec| format!("ratio.{spec}"));
-        let schema = schema(names);
+        let schema = schema(codecs.iter().map(|name| format!("ratio.{name}")));
         let trouble = Arc::default();
         let reader = Reader {
             capture,
@@ -94,6 +94,12 @@ impl Packets {
         });
         let batch = next.transpose().map_err(failed)?;
         Ok(batch.map(|batch| Table::new(Arc::clone(&self.schema), vec![batch])))
+    }
+
+    /// Returns a capsule with the schema.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(failed)?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
     /// Returns a capsule with the rest of the batches, read as they are asked for.

@@ -1,0 +1,197 @@
+"""Analyses of many captures on an engine, with a store: each capture is a task, and sums are made where they are."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import os
+import tempfile
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from dwell import _dwell
+from dwell.engines import Engine, Failed
+from dwell.store import Store
+from dwell.trace import Analysis, Place, Unreadable
+
+__all__ = ["analyze"]
+
+ARITY = 16
+"""So many sums are added up by one task."""
+
+
+class Capture(NamedTuple):
+    """A capture to analyse: a task."""
+
+    place: Place
+    settings: str
+    sides: Union[str, Tuple[str, ...]]
+    measure_time: bool
+    store: Store
+    name: str
+
+
+class Found(NamedTuple):
+    """What is known of a capture that was analysed."""
+
+    name: str
+    fingerprint: str
+    packets: int
+
+
+def analyze(
+    places: Sequence[Place],
+    settings: str,
+    engine: Engine,
+    store: Optional[Store],
+    *,
+    sides: Union[str, Sequence[str]],
+    measure_time: bool,
+    shard: Optional[Tuple[int, int]] = None,
+) -> Analysis:
+    """Analyses captures that the store has no analysis of, and adds all up."""
+    if store is None:
+        if engine.is_elsewhere:
+            raise ValueError("an engine's workers need a store that all of them reach: store=…")
+        with tempfile.TemporaryDirectory(prefix="dwell-") as directory:
+            return analyze(
+                places, settings, engine, Store(directory), sides=sides, measure_time=measure_time
+            )
+    sides = sides if isinstance(sides, str) else tuple(sides)
+    tasks = [
+        Capture(place, settings, sides, measure_time, store, _name(place, settings, sides, measure_time))
+        for place in places
+    ]
+    if shard is not None:
+        part, of = shard
+        tasks = [task for at, task in enumerate(tasks) if at % of == part - 1]
+    found, unreadable = _analyzed(tasks, engine, store)
+    kept, left_out = _once(tasks, found)
+    whole = _merged(kept, engine, store)
+    inner = (
+        _dwell.Analysis.from_json(_unpacked(store, whole)) if whole else _dwell.analyze(
+            [], settings, sides="one-way", measure_time=False, jobs=1
+        )[0]
+    )
+    return Analysis(inner, unreadable, left_out)
+
+
+def _analyzed(
+    tasks: Sequence[Capture], engine: Engine, store: Store
+) -> Tuple[Dict[str, Found], List[Unreadable]]:
+    """Returns what is known of each capture by the name of its file, and those that can't be read."""
+    index = {name: name for name in store.names("captures")}
+    known = {}
+    for task in tasks:
+        meta = f"captures/{task.name}.meta.json"
+        if meta in index:
+            known[task.name] = Found(*json.loads(store.read(meta)))
+    missing = [task for task in tasks if task.name not in known]
+    failed: Dict[int, str] = {}
+    for at, ended in engine.run(analyze_one, missing):
+        if isinstance(ended, Failed):
+            failed[at] = ended.why
+        else:
+            known[missing[at].name] = ended
+    unreadable = [Unreadable(missing[at].place[0], failed[at]) for at in sorted(failed)]
+    return known, unreadable
+
+
+def _once(
+    tasks: Sequence[Capture], found: Dict[str, Found]
+) -> Tuple[List[str], List[str]]:
+    """Returns the analyses to add up, and the captures whose packets others have."""
+    seen, kept, left_out = set(), [], []
+    for task in tasks:
+        it = found.get(task.name)
+        if it is None:
+            continue
+        if it.packets > 0 and it.fingerprint in seen:
+            left_out.append(task.place[0])
+            continue
+        seen.add(it.fingerprint)
+        kept.append(f"captures/{task.name}.json.gz")
+    return kept, left_out
+
+
+def analyze_one(task: Capture) -> Found:
+    """Analyses a capture, and writes it to the store."""
+    sides = task.sides if isinstance(task.sides, str) else list(task.sides)
+    inner, unreadable, _ = _dwell.analyze(
+        [task.place], task.settings, sides=sides, measure_time=task.measure_time, jobs=1
+    )
+    if unreadable:
+        raise ValueError(unreadable[0][1])
+    data = inner.json()
+    file = json.loads(data)["files"][0]
+    found = Found(file["name"], file["fingerprint"], file["frames"]["packets"])
+    task.store.write(f"captures/{task.name}.json.gz", gzip.compress(data, 1, mtime=0))
+    # Last: what has it is complete.
+    task.store.write(f"captures/{task.name}.meta.json", json.dumps(found).encode())
+    return found
+
+
+def _merged(names: List[str], engine: Engine, store: Store) -> Optional[str]:
+    """Adds analyses up as a tree, in their order; returns the name of the sum."""
+    known = set(store.names("merged"))
+    while len(names) > 1:
+        groups = [names[at : at + ARITY] for at in range(0, len(names), ARITY)]
+        sums = [_sum_name(group) if len(group) > 1 else group[0] for group in groups]
+        missing = [
+            (store, group, name)
+            for group, name in zip(groups, sums)
+            if len(group) > 1 and name not in known
+        ]
+        for _, ended in engine.run(merge_group, missing):
+            if isinstance(ended, Failed):
+                raise _dwell.Error(f"analyses don't add up: {ended.why}")
+        names = sums
+    return names[0] if names else None
+
+
+def _sum_name(group: Sequence[str]) -> str:
+    return f"merged/{hashlib.sha256(chr(10).join(group).encode()).hexdigest()[:32]}.json.gz"
+
+
+def merge_group(task: Tuple[Store, Sequence[str], str]) -> None:
+    """Adds some analyses up, and writes the sum to the store."""
+    store, names, name = task
+    # Two at a time in memory.
+    whole = _dwell.Analysis.from_json(_unpacked(store, names[0]))
+    for part in names[1:]:
+        whole = _dwell.Analysis.merge([whole, _dwell.Analysis.from_json(_unpacked(store, part))])
+    store.write(name, gzip.compress(whole.json(), 1, mtime=0))
+
+
+def _unpacked(store: Store, name: str) -> bytes:
+    return gzip.decompress(store.read(name))
+
+
+def _name(place: Place, settings: str, sides: Union[str, Tuple[str, ...]], measure_time: bool) -> str:
+    """Returns the hash of all that an analysis follows from; of the capture its name, size and time."""
+    all_of_it = [place[0], _state(place), settings, sides, measure_time, _build()]
+    return hashlib.sha256(json.dumps(all_of_it).encode()).hexdigest()[:32]
+
+
+def _state(place: Place) -> Any:
+    name, source = place
+    if isinstance(source, str):
+        try:
+            status = os.stat(source)
+        except OSError:
+            return None
+        return [status.st_size, status.st_mtime_ns]
+    file = source.__self__  # type: ignore[union-attr]
+    information = file.fs.info(file.path)
+    for key in ("ETag", "etag", "md5", "mtime", "LastModified", "created"):
+        if key in information:
+            return [information.get("size"), str(information[key])]
+    return [information.get("size"), None]
+
+
+@functools.lru_cache(maxsize=1)
+def _build() -> str:
+    """Returns a hash of the code that analyses follow from: another build's are not taken for its own."""
+    with open(_dwell.__file__, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()

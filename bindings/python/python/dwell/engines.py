@@ -1,0 +1,296 @@
+"""Where tasks run: threads here, Ray, Dask, Slurm, or any ``concurrent.futures`` executor.
+
+Tasks are functions of their argument alone. An engine runs them, and runs those again whose worker died; nothing
+here schedules or retries. ``on`` names an engine, or is a client of one:
+
+* ``"local"``: threads of this process, as many as there are processors;
+* ``"ray"``: the cluster that ``ray.init`` finds or starts; or the module ``ray``;
+* ``"dask"``: a ``LocalCluster`` of processes; or a ``distributed.Client``;
+* ``"slurm"``: array jobs of ``sbatch``; or a :class:`Slurm` with options;
+* an object with ``submit``, as ``concurrent.futures.ProcessPoolExecutor``.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent import futures
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+__all__ = ["Failed", "Slurm"]
+
+RETRIES = 3
+"""How often an engine runs a task again whose worker died."""
+
+
+class Failed(NamedTuple):
+    """A task that gave no result."""
+
+    why: str
+
+
+Ended = Tuple[int, Any]
+"""The place of a task among its siblings, and its result or :class:`Failed`."""
+
+
+class Engine:
+    """What runs tasks."""
+
+    workers = 1
+    """About as many tasks run at once."""
+    is_elsewhere = True
+    """Tasks may run on machines that see only what they are given."""
+
+    def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
+        """Yields each task's result as it comes. What a task raises is :class:`Failed`."""
+        raise NotImplementedError
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Ends what was begun for it; clients that were given stay."""
+
+    @property
+    def _window(self) -> int:
+        """No more tasks are with the engine at once: the driver's memory does not grow with their number."""
+        return 4 * self.workers + 4
+
+
+def guarded(function: Callable[[Any], Any], item: Any) -> Any:
+    """Calls a function; what it raises is its result, so that an engine does not run it again."""
+    try:
+        return function(item)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        return Failed(f"{type(error).__name__}: {error}")
+
+
+class _Executor(Engine):
+    def __init__(
+        self, executor: Any, workers: int, *, is_elsewhere: bool = True, is_ours: bool = False
+    ) -> None:
+        self._executor, self.workers = executor, workers
+        self.is_elsewhere, self._is_ours = is_elsewhere, is_ours
+
+    def __exit__(self, *_: Any) -> None:
+        if self._is_ours:
+            self._executor.shutdown()
+
+    def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
+        waiting = iter(enumerate(items))
+        running = {}
+        while True:
+            for at, item in waiting:
+                running[self._executor.submit(guarded, function, item)] = at
+                if len(running) >= self._window:
+                    break
+            if not running:
+                return
+            done, _ = futures.wait(running, return_when=futures.FIRST_COMPLETED)
+            for future in done:
+                error = future.exception()
+                at = running.pop(future)
+                yield at, Failed(f"its worker ended: {error!r}") if error else future.result()
+
+
+class _Ray(Engine):
+    def __init__(self, ray: Any) -> None:
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False)
+        self._ray = ray
+        self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
+        ray = self._ray
+        remote = ray.remote(guarded).options(num_cpus=1, max_retries=RETRIES)
+        waiting = iter(enumerate(items))
+        running: dict = {}
+        while True:
+            for at, item in waiting:
+                running[remote.remote(function, item)] = at
+                if len(running) >= self._window:
+                    break
+            if not running:
+                return
+            done, _ = ray.wait(list(running), num_returns=1)
+            for reference in done:
+                at = running.pop(reference)
+                try:
+                    result = ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    result = Failed(f"its worker ended: {type(error).__name__}")
+                yield at, result
+
+
+class _Dask(Engine):
+    def __init__(self, client: Any, *, is_ours: bool = False) -> None:
+        self._client, self._is_ours = client, is_ours
+        self.workers = max(1, sum(client.nthreads().values()))
+
+    def __exit__(self, *_: Any) -> None:
+        if self._is_ours:
+            cluster = self._client.cluster
+            self._client.close()
+            cluster.close()
+
+    def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
+        from distributed import as_completed
+
+        waiting = iter(enumerate(items))
+        running: dict = {}
+        completed = as_completed()
+        while True:
+            for at, item in waiting:
+                future = self._client.submit(
+                    guarded, function, item, pure=False, retries=RETRIES
+                )
+                running[future] = at
+                completed.add(future)
+                if len(running) >= self._window:
+                    break
+            if not running:
+                return
+            future = next(completed)
+            at = running.pop(future)
+            try:
+                result = future.result()
+            except Exception as error:  # noqa: BLE001 - Dask's, as all others are results
+                result = Failed(f"its worker ended: {error!r}")
+            future.release()
+            yield at, result
+
+
+class Slurm(Engine):
+    """Array jobs of ``sbatch``.
+
+    :param folder: a directory that all nodes see, for tasks and results; removed afterwards. Without it, one in the
+        present directory.
+    :param options: further words for ``sbatch``, as ``["--partition=short", "--mem=2G"]``.
+    :param workers: the most tasks at once (``--array=…%workers``).
+    :param python: the interpreter on the nodes.
+    """
+
+    ARRAY_MAX = 1000
+
+    def __init__(
+        self,
+        folder: Optional[str] = None,
+        *,
+        options: Sequence[str] = (),
+        workers: int = 64,
+        python: str = sys.executable,
+    ) -> None:
+        self.folder, self.options = folder, list(options)
+        self.workers, self.python = workers, python
+
+    def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
+        """Yields each task's result as its file appears."""
+        items = list(items)
+        if not items:
+            return
+        at = os.path.abspath(self.folder or os.getcwd())
+        os.makedirs(at, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=at, prefix="dwell-slurm-") as directory:
+            jobs = min(len(items), self.ARRAY_MAX)
+            for job in range(jobs):
+                # Each by itself: what a node can't read is that task's failure.
+                numbers = range(job, len(items), jobs)
+                part = [(n, pickle.dumps((function, items[n]))) for n in numbers]
+                with open(os.path.join(directory, f"{job}.tasks"), "wb") as file:
+                    pickle.dump(part, file)
+            number = self._submit(directory, jobs)
+            try:
+                yield from self._results(directory, number, len(items))
+            finally:
+                subprocess.run(["scancel", number], capture_output=True, check=False)
+
+    def _submit(self, directory: str, jobs: int) -> str:
+        # Whoever runs again what died is Slurm.
+        script = f"""#!/bin/sh
+'{self.python}' -m dwell._slurm '{directory}' "$SLURM_ARRAY_TASK_ID" && exit
+[ "${{SLURM_RESTART_COUNT:-0}}" -ge {RETRIES} ] || scontrol requeue "$SLURM_JOB_ID"
+"""
+        words = [
+            "sbatch",
+            "--parsable",
+            "--requeue",
+            "--job-name=dwell",
+            f"--array=0-{jobs - 1}%{self.workers}",
+            f"--output={directory}/%a.log",
+            "--open-mode=append",
+            *self.options,
+        ]
+        done = subprocess.run(words, input=script, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"sbatch: {done.stderr.strip()}")
+        return done.stdout.strip().split(";")[0]
+
+    def _results(self, directory: str, number: str, count: int) -> Iterator[Ended]:
+        left = set(range(count))
+        pause = 0.05
+        is_last_look = False
+        while left:
+            found = {int(it[: -len(".result")]) for it in os.listdir(directory) if it.endswith(".result")}
+            for n in sorted(found & left):
+                path = os.path.join(directory, f"{n}.result")
+                with open(path, "rb") as file:
+                    result = pickle.load(file)
+                left.discard(n)
+                yield n, result
+            if found or not left:
+                pause = 0.05
+            if left and is_last_look:
+                for n in sorted(left):
+                    yield n, Failed("its worker ended, and Slurm did not run it to its end")
+                return
+            if left:
+                time.sleep(pause)
+                pause = min(2 * pause, 2.0)
+                # Results that were written between the two looks are found by another one.
+                is_last_look = pause > 0.5 and not self._is_known(number)
+
+    @staticmethod
+    def _is_known(number: str) -> bool:
+        words = ["squeue", "--noheader", "--jobs", number]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        return done.returncode == 0 and bool(done.stdout.strip())
+
+
+def engine(on: Any, jobs: Optional[int] = None) -> Engine:
+    """Returns the engine that an argument ``on`` means."""
+    if isinstance(on, Engine):
+        return on
+    if on == "local":
+        workers = jobs or os.cpu_count() or 1
+        executor = futures.ThreadPoolExecutor(workers)
+        return _Executor(executor, workers, is_elsewhere=False, is_ours=True)
+    if on == "ray":
+        import ray
+
+        return _Ray(ray)
+    if on == "dask":
+        from distributed import Client
+
+        from distributed import LocalCluster
+
+        workers = jobs or os.cpu_count() or 1
+        cluster = LocalCluster(
+            processes=True, threads_per_worker=1, n_workers=workers, dashboard_address=None
+        )
+        return _Dask(Client(cluster), is_ours=True)
+    if on == "slurm":
+        return Slurm(workers=jobs or 64)
+    module = type(on).__module__.split(".")[0]
+    if getattr(on, "__name__", None) == "ray":
+        return _Ray(on)
+    if module == "distributed":
+        return _Dask(on)
+    if hasattr(on, "submit"):
+        workers = jobs or getattr(on, "_max_workers", None) or os.cpu_count() or 1
+        is_here = isinstance(on, (futures.ThreadPoolExecutor, futures.ProcessPoolExecutor))
+        return _Executor(on, workers, is_elsewhere=not is_here)
+    raise ValueError(f'there is no engine {on!r}: "local", "ray", "dask", "slurm" or a client of one')

@@ -1,0 +1,92 @@
+"""Where results are kept, so that nothing is done twice: a directory, or anything that fsspec opens.
+
+A store has files that are written once, whole, under names that follow from what is in them:
+
+* ``runs/code=VERSION/HASH.parquet``: runs of simulations (schema ``dwell-store-runs/1``). Together they are a data
+  set that pyarrow, polars and DuckDB read as one.
+* ``captures/HASH.json.gz``: analyses of captures, as ``dwell trace analyze --out`` writes them.
+* ``merged/HASH.json.gz``: their sums.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import tempfile
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+__all__ = ["Store"]
+
+
+class Store:
+    """A directory (a path), or a URL that fsspec knows, as ``s3://bucket/prefix``.
+
+    :param storage_options: for fsspec, if it is a URL: keys, endpoints.
+    """
+
+    def __init__(
+        self,
+        url: Union[str, "os.PathLike[str]"],
+        storage_options: Optional[Dict[str, Any]] = None,
+    ) -> None:
+        self.url = os.fspath(url)
+        self.storage_options = dict(storage_options or {})
+        self._fs: Any = None
+        if "://" in self.url:
+            import fsspec
+
+            self._fs, self._root = fsspec.core.url_to_fs(self.url, **self.storage_options)
+        else:
+            self._root = os.path.abspath(self.url)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return Store, (self.url if self._fs else self._root, self.storage_options)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes a file, whole or not at all."""
+        path = posixpath.join(self._root, name)
+        if self._fs:
+            # Objects appear when they are complete; files of other systems are moved.
+            self._fs.makedirs(posixpath.dirname(path), exist_ok=True)
+            self._fs.pipe_file(path, data)
+            return
+        directory = os.path.dirname(path)
+        os.makedirs(directory, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=directory, prefix=".part-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chmod(part, 0o644)
+            os.replace(part, path)
+        except BaseException:
+            os.unlink(part)
+            raise
+
+    def read(self, name: str) -> bytes:
+        """Returns the contents of a file."""
+        path = posixpath.join(self._root, name)
+        if self._fs:
+            return self._fs.cat_file(path)
+        with open(path, "rb") as file:
+            return file.read()
+
+    def names(self, directory: str) -> List[str]:
+        """Returns the names of the files in a directory, none if there is none."""
+        path = posixpath.join(self._root, directory)
+        try:
+            if self._fs:
+                self._fs.invalidate_cache()
+                found = [posixpath.basename(it) for it in self._fs.ls(path, detail=False)]
+            else:
+                found = os.listdir(path)
+        except FileNotFoundError:
+            return []
+        return sorted(posixpath.join(directory, it) for it in found if it and not it.startswith("."))
+
+    def __repr__(self) -> str:
+        return f"<dwell.store.Store {self.url}>"
+
+
+def opened(store: Union[None, str, "os.PathLike[str]", Store]) -> Optional[Store]:
+    """Returns a store for what an argument may be."""
+    return store if store is None or isinstance(store, Store) else Store(store)

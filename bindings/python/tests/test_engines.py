@@ -1,0 +1,325 @@
+"""Engines and stores: the same results everywhere, nothing twice, and what dies or is broken costs nothing else.
+
+Real engines (marked `engine`) are for `./x test --all`, with DWELL_ENGINES=1.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+from concurrent import futures
+
+import pyarrow.dataset as ds
+import pytest
+
+import dwell
+from dwell import engines, sim, trace
+from dwell.store import Store
+
+GRID = {"compress.ratio": [0.5, 0.6, 0.7, 0.8], "scheme.preset": ["none", "packet"]}
+SHORT = {"run.warm_up": "50ms", "run.measure": "100ms", "run.drain": "50ms"}
+
+engine = pytest.mark.skipif(
+    not os.environ.get("DWELL_ENGINES"), reason="real engines: ./x test --all (DWELL_ENGINES=1)"
+)
+
+
+def sweep(**more):
+    options = {"set": SHORT, "quick": True, "replications": 3, **more}
+    return sim.sweep("shimamura/fig-8", GRID, **options)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return sweep(jobs=1)
+
+
+def parquet(results, tmp_path):
+    results.to_parquet(tmp_path / "runs.parquet")
+    return (tmp_path / "runs.parquet").read_bytes()
+
+
+def test_threads_and_processes_give_the_same(expected, tmp_path):
+    wanted = parquet(expected, tmp_path)
+    assert parquet(sweep(on="local", jobs=2), tmp_path) == wanted
+    with futures.ProcessPoolExecutor(2) as pool:
+        assert parquet(sweep(on=pool), tmp_path) == wanted
+
+
+def test_a_store_has_what_was_done(expected, tmp_path, monkeypatch):
+    store = tmp_path / "store"
+    first = sweep(store=store)
+    assert first.lines() == expected.lines()
+    # Another run has nothing to do.
+    monkeypatch.setattr("dwell.campaign.run_batch", None)
+    assert sweep(store=str(store)).lines() == expected.lines()
+    monkeypatch.undo()
+    # A wider grid has only the new points to do.
+    done = []
+    run_batch = dwell.campaign.run_batch
+    monkeypatch.setattr(
+        "dwell.campaign.run_batch", lambda batch: done.extend(batch.places) or run_batch(batch)
+    )
+    wider = {**GRID, "compress.ratio": [0.5, 0.6, 0.7, 0.8, 0.9]}
+    results = sim.sweep(
+        "shimamura/fig-8", wider, set=SHORT, quick=True, replications=3, store=store
+    )
+    assert len(done) == 3, "one new ratio of packet; none has no ratio"
+    assert len(results) == len(expected) + 3
+
+
+def test_the_store_is_a_data_set(expected, tmp_path):
+    sweep(store=tmp_path)
+    runs = ds.dataset(tmp_path / "runs", format="parquet", partitioning="hive").to_table()
+    assert sorted(runs["key"].to_pylist()) == sorted({task.key for task in expected.scenario.tasks})
+    assert runs.schema.metadata[b"dwell.schema"] == b"dwell-store-runs/1"
+    record = json.loads(runs["record"][0].as_py())
+    assert dict(runs["metrics"][0].as_py()) == record["metrics"]
+
+
+def test_half_a_file_is_none(tmp_path):
+    store = Store(tmp_path)
+    store.write("a/b", b"whole")
+
+    class Broken(Exception):
+        pass
+
+    def fails(*_):
+        raise Broken
+
+    replace, os.replace = os.replace, fails
+    try:
+        with pytest.raises(Broken):
+            store.write("a/c", b"half")
+    finally:
+        os.replace = replace
+    assert store.names("a") == ["a/b"] and os.listdir(tmp_path / "a") == ["b"]
+    assert store.read("a/b") == b"whole" and store.names("nothing") == []
+
+
+def test_a_store_may_be_a_url(expected):
+    pytest.importorskip("fsspec")
+    url = f"memory://sweep-{os.getpid()}"
+    assert sweep(store=url).lines() == expected.lines()
+    assert sweep(store=url).lines() == expected.lines()
+
+
+def test_shards_are_the_whole(expected, tmp_path):
+    parts = [sweep(shard=(part, 3), store=tmp_path) for part in (1, 2)]
+    assert 0 < len(parts[0]) < len(expected)
+    whole = sweep(shard=(3, 3), store=tmp_path)
+    assert whole.lines() == expected.lines()
+
+
+def test_an_interval_stops_at_the_same_runs_on_an_engine(tmp_path):
+    options = {
+        "stop_at": sim.Interval("target.delay_mean_s", relative=0.2),
+        "set": {"scheme.preset": "packet", **SHORT},
+        "replications": 12,
+        "quick": True,
+    }
+    grid = {"compress.ratio": [0.7, 0.95]}
+    here = sim.sweep("shimamura/fig-8", grid, **options)
+    there = sim.sweep("shimamura/fig-8", grid, on="local", store=tmp_path, **options)
+    assert there.lines() == here.lines()
+
+
+def die_once(flag):
+    """Ends its process the first time."""
+    if not os.path.exists(flag):
+        pathlib.Path(flag).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1
+
+
+def test_a_worker_that_dies_is_reported_where_nobody_tries_again(tmp_path):
+    with futures.ProcessPoolExecutor(1) as pool:
+        (ended,) = engines.engine(pool).run(die_once, [str(tmp_path / "flag")])
+    assert isinstance(ended[1], engines.Failed) and "worker" in ended[1].why
+
+
+def test_what_a_task_raises_is_reported():
+    with engines.engine("local") as local:
+        ended = dict(local.run(lambda n: 10 // n, [5, 0, 2]))
+    assert ended[0] == 2 and ended[2] == 5
+    assert isinstance(ended[1], engines.Failed) and "ZeroDivisionError" in ended[1].why
+    with pytest.raises(ValueError, match="no engine"):
+        engines.engine("clouds")
+
+
+# --- Archives ---
+
+
+@pytest.fixture
+def archive(root, tmp_path):
+    """Captures of uneven size, a twin and two broken ones."""
+    directory = tmp_path / "archive"
+    directory.mkdir()
+    names = ["nfs-write.pcap", "quic.pcap", "ftp-ipv6.pcap", "redis-stream.pcap", "mixed-vlan-mpls.pcap"]
+    for name in names:
+        (directory / name).write_bytes((root / "data/captures" / name).read_bytes())
+    (directory / "twin.pcap").write_bytes((directory / "quic.pcap").read_bytes())
+    (directory / "cut.pcap").write_bytes((directory / "ftp-ipv6.pcap").read_bytes()[:3000])
+    (directory / "zz-nothing.pcap").write_bytes(b"nothing like a capture")
+    return directory
+
+
+OPTIONS = {"measure_time": False, "codecs": ["lz4"]}
+
+
+def check_archive(analysis, archive):
+    good = sorted(set(map(str, archive.iterdir())) - {str(archive / "twin.pcap")})
+    whole = trace.analyze(good, sides="each", **OPTIONS)
+    assert analysis.to_json() == whole.to_json()
+    assert [it.name for it in analysis.unreadable] == [str(archive / "zz-nothing.pcap")]
+    assert "no capture" in analysis.unreadable[0].why
+    assert analysis.left_out == [str(archive / "twin.pcap")]
+
+
+def test_an_archive_is_the_sum_of_its_captures(archive, tmp_path, monkeypatch):
+    monkeypatch.setattr("dwell.archive.ARITY", 2)
+    check_archive(trace.analyze(archive, on="local", **OPTIONS), archive)
+    store = tmp_path / "store"
+    check_archive(trace.analyze(archive, on="local", store=store, **OPTIONS), archive)
+    # What is broken is looked at again, all else is there.
+    seen = []
+    analyze_one = dwell.archive.analyze_one
+    monkeypatch.setattr(
+        "dwell.archive.analyze_one", lambda task: seen.append(task.place[0]) or analyze_one(task)
+    )
+    monkeypatch.setattr("dwell.archive.merge_group", None)
+    check_archive(trace.analyze(archive, store=store, **OPTIONS), archive)
+    assert seen == [str(archive / "zz-nothing.pcap")]
+    with pytest.raises(ValueError, match="each"):
+        trace.analyze(archive, on="local", sides="together")
+
+
+def test_a_capture_that_changed_is_analysed_again(archive, tmp_path):
+    store = tmp_path / "store"
+    trace.analyze(archive / "quic.pcap", store=store, **OPTIONS)
+    data = (archive / "nfs-write.pcap").read_bytes()
+    (archive / "quic.pcap").write_bytes(data)
+    again = trace.analyze(archive / "quic.pcap", store=store, **OPTIONS)
+    assert again.bytes == trace.analyze(archive / "nfs-write.pcap", **OPTIONS).bytes
+
+
+def test_shards_of_an_archive_add_up(archive, tmp_path):
+    parts = [
+        trace.analyze(archive, shard=(n, 2), sides=["10.0.0.0/8"], store=tmp_path / "s", **OPTIONS)
+        for n in (1, 2)
+    ]
+    (archive / "twin.pcap").unlink()
+    packets = trace.analyze(archive, on="local", **OPTIONS).packets
+    twin = trace.analyze(archive / "quic.pcap", **OPTIONS).packets
+    assert sum(part.packets for part in parts) in (packets, packets + twin)
+
+
+# --- Real engines ---
+
+
+def slow_square(item):
+    """A task that takes long enough to be killed in its midst, and says where it runs."""
+    n, directory = item
+    (pathlib.Path(directory) / f"{os.getpid()}").touch()
+    time.sleep(0.3)
+    return n * n
+
+
+def kill_one(directory):
+    """Ends a worker that is at work, as the kernel does when memory is short."""
+    for _ in range(600):
+        pids = [int(name) for name in os.listdir(directory) if name.isdigit()]
+        if pids:
+            os.kill(pids[0], signal.SIGKILL)
+            return
+        time.sleep(0.05)
+    raise AssertionError("no worker began")
+
+
+def check_engine(on, expected, archive, tmp_path):
+    store = tmp_path / "engine-store"
+    assert parquet(sweep(on=on, store=store), tmp_path) == parquet(expected, tmp_path)
+    assert parquet(sweep(on=on), tmp_path) == parquet(expected, tmp_path)
+    check_archive(trace.analyze(archive, on=on, store=store, **OPTIONS), archive)
+    began = tmp_path / "began"
+    began.mkdir()
+    with futures.ThreadPoolExecutor(1) as side, engines.engine(on) as it:
+        killer = side.submit(kill_one, began)
+        ended = dict(it.run(slow_square, [(n, str(began)) for n in range(12)]))
+        killer.result()
+    assert ended == {n: n * n for n in range(12)}
+
+
+@engine
+@pytest.mark.engine
+def test_dask(expected, archive, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        processes=True, n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster, distributed.Client(cluster) as client:
+        client.run(sys.path.append, os.path.dirname(__file__))
+        check_engine(client, expected, archive, tmp_path)
+
+
+@engine
+@pytest.mark.engine
+def test_ray(expected, archive, tmp_path):
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    # Several node processes on one machine.
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=1)
+    paths = {"env_vars": {"PYTHONPATH": os.path.dirname(__file__)}}
+    ray.init(address=cluster.address, log_to_driver=False, runtime_env=paths)
+    try:
+        assert len(ray.nodes()) == 2
+        check_engine(ray, expected, archive, tmp_path)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@engine
+@pytest.mark.engine
+def test_slurm(expected, archive, tmp_path, slurm, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__))
+    options = engines.Slurm(str(tmp_path / "jobs"), workers=2)
+    check_engine(options, expected, archive, tmp_path)
+
+
+@engine
+@pytest.mark.engine
+def test_s3(expected, archive, tmp_path):
+    pytest.importorskip("moto")
+    pytest.importorskip("s3fs")
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        options = {
+            "key": "testing",
+            "secret": "testing",
+            "client_kwargs": {"endpoint_url": f"http://{host}:{port}", "region_name": "us-east-1"},
+        }
+        import s3fs
+
+        s3 = s3fs.S3FileSystem(**options)
+        s3.call_s3("create_bucket", Bucket="bucket")
+        for path in archive.iterdir():
+            s3.put_file(str(path), f"bucket/captures/{path.name}")
+        store = Store("s3://bucket/store", options)
+        assert sweep(store=store, on="local").lines() == expected.lines()
+        assert sweep(store=store).lines() == expected.lines()
+        remote = trace.analyze(
+            "s3://bucket/captures/*.pcap", store=store, on="local", storage_options=options, **OPTIONS
+        )
+        local = trace.analyze(archive, on="local", **OPTIONS)
+        assert remote.packets == local.packets and len(remote.unreadable) == 1
+        assert remote.classes().to_arrow() == local.classes().to_arrow()
+    finally:
+        server.stop()
