@@ -302,6 +302,16 @@ class Results:
         """Returns a figure as the program draws it."""
         return self._inner.svg(figure)
 
+    def plot(self, figure: Optional[str] = None) -> Any:
+        """Draws a figure, or all of them side by side, with matplotlib; what the paper states about a point of it is
+        drawn as a hollow diamond.
+
+        :returns: a ``matplotlib.figure.Figure``, to show or to save.
+        """
+        from dwell import figures
+
+        return figures.drawn(self, figure)
+
     def text(self) -> str:
         """Returns a table of the points' means, as the program prints it."""
         return self._inner.text()
