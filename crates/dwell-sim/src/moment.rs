@@ -77,6 +77,11 @@ impl Transmissions {
         Self { rate, frame_ns_min, last: (0, Span::of(frame_ns_min)) }
     }
 
+    /// Returns the least time of a frame.
+    pub(crate) fn least_ns(&self) -> u64 {
+        self.frame_ns_min
+    }
+
     /// Returns the time that `bytes` take on the wire.
     #[inline]
     pub(crate) fn of(&mut self, bytes: u64) -> Span {

@@ -12,6 +12,8 @@ pub struct Outcome {
     pub groups: Vec<GroupOutcome>,
     /// Results by link with a port.
     pub ports: Vec<PortOutcome>,
+    /// Results by link with a managed queue, losses, a rate that varies, or that is observed.
+    pub links: Vec<LinkOutcome>,
     /// Packets acknowledged within the window, by flow; zero but for TCP.
     pub acknowledged: Vec<u64>,
     /// Length of the window, in nanoseconds.
@@ -49,6 +51,12 @@ pub struct GroupOutcome {
     pub excess: Tally,
     /// `excess` as a distribution: packets by tenths of a microsecond.
     pub excess_bins: Vec<u64>,
+    /// Transfers of a finite size that began.
+    pub transfers: u64,
+    /// The time from the beginning of each of them to the arrival of its last byte.
+    pub completion: Tally,
+    /// `completion` as a distribution.
+    pub completions: Histogram,
     /// Packets acknowledged; zero but for TCP.
     pub acknowledged: u64,
     /// Bytes on the wire of what was acknowledged.
@@ -105,6 +113,74 @@ impl Tally {
     /// The mean in seconds, if there is one.
     pub fn mean_s(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e9)
+    }
+}
+
+/// The results of a link that has statistics of its own. What happened within the window counts.
+#[derive(Clone, Debug, Default)]
+pub struct LinkOutcome {
+    /// Its name.
+    pub name: String,
+    /// True if the queue is counted, too: all but [`Self::lost`].
+    pub has_queue: bool,
+    /// True if the link may lose packets.
+    pub has_losses: bool,
+    /// Packets that arrived at the queue.
+    pub arrived: u64,
+    /// Packets whose transmission began.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that the queue dropped.
+    pub dropped: u64,
+    /// Packets that the queue marked.
+    pub marked: u64,
+    /// Packets that were lost behind the queue.
+    pub lost: u64,
+    /// The time from arrival to the beginning of the transmission, of those that were sent.
+    pub wait: Tally,
+    /// `wait` as a distribution.
+    pub waits: Histogram,
+    /// The number of waiting packets, integrated over the window, in packet nanoseconds.
+    pub waiting_area: u128,
+    /// Most packets waiting.
+    pub waiting_max: u64,
+}
+
+impl LinkOutcome {
+    /// Counts a packet whose transmission begins.
+    pub(crate) fn sent(&mut self, waited_ns: u64, bytes: u32, is_marked: bool) {
+        self.sent += 1;
+        self.sent_bytes += u64::from(bytes);
+        self.marked += u64::from(is_marked);
+        self.wait.add(waited_ns);
+        self.waits.record(waited_ns);
+    }
+
+    fn metrics(&self, window_ns: u64, out: &mut BTreeMap<String, f64>) {
+        let mut put = |key: &str, value: f64| {
+            out.insert(format!("{}.{key}", self.name), value);
+        };
+        if self.has_losses {
+            put("lost", self.lost as f64);
+        }
+        if !self.has_queue {
+            return;
+        }
+        put("queue_arrived", self.arrived as f64);
+        put("queue_sent", self.sent as f64);
+        put("queue_dropped", self.dropped as f64);
+        put("queue_marked", self.marked as f64);
+        put("rate_bps", self.sent_bytes as f64 * 8e9 / window_ns as f64);
+        put("queue_mean", self.waiting_area as f64 / window_ns as f64);
+        put("queue_max", self.waiting_max as f64);
+        if let Some(mean) = self.wait.mean_s() {
+            put("wait_mean_s", mean);
+            put("wait_max_s", self.wait.max_ns as f64 / 1e9);
+            for (name, quantile) in QUANTILES {
+                put(&format!("wait_{name}_s"), self.waits.quantile_ns(quantile) as f64 / 1e9);
+            }
+        }
     }
 }
 
@@ -195,6 +271,9 @@ impl Outcome {
         for group in &self.groups {
             group.metrics(seconds, &mut out);
         }
+        for link in &self.links {
+            link.metrics(self.window_ns, &mut out);
+        }
         for port in &self.ports {
             self.port_metrics(port, seconds, &mut out);
         }
@@ -259,9 +338,8 @@ impl Outcome {
     }
 }
 
-/// The quantiles of delays among the numbers.
-const QUANTILES: [(&str, f64); 4] =
-    [("delay_p50_s", 0.5), ("delay_p90_s", 0.9), ("delay_p99_s", 0.99), ("delay_p999_s", 0.999)];
+/// The quantiles of times among the numbers.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
 impl GroupOutcome {
     fn metrics(&self, seconds: f64, out: &mut BTreeMap<String, f64>) {
@@ -281,14 +359,26 @@ impl GroupOutcome {
             put("delay_mean_s", mean);
             put("delay_min_s", self.delay.min_ns as f64 / 1e9);
             put("delay_max_s", self.delay.max_ns as f64 / 1e9);
-            for (key, quantile) in QUANTILES {
-                put(key, self.delays.quantile_ns(quantile) as f64 / 1e9);
+            for (name, quantile) in QUANTILES {
+                put(&format!("delay_{name}_s"), self.delays.quantile_ns(quantile) as f64 / 1e9);
             }
             put("late_share", self.late as f64 / self.delivered as f64);
         }
         if let Some(mean) = self.jitter.mean_s() {
             put("jitter_mean_s", mean);
             put("jitter_max_s", self.jitter.max_ns as f64 / 1e9);
+        }
+        if self.transfers > 0 {
+            put("transfers", self.transfers as f64);
+            put("completed", self.completion.count as f64);
+        }
+        if let Some(mean) = self.completion.mean_s() {
+            put("completion_mean_s", mean);
+            put("completion_max_s", self.completion.max_ns as f64 / 1e9);
+            for (name, quantile) in QUANTILES {
+                let ns = self.completions.quantile_ns(quantile);
+                put(&format!("completion_{name}_s"), ns as f64 / 1e9);
+            }
         }
         if let Some(mean) = self.excess.mean_s() {
             put("excess_mean_s", mean);

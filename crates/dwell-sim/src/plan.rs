@@ -4,6 +4,10 @@ use dwell_base::Rate;
 use dwell_policy::PortConfig;
 use thiserror::Error;
 
+pub(crate) mod medium;
+
+pub use medium::{CoDel, Discipline, Jitter, Loss, Managed, Medium, Pie, Variation};
+
 /// Everything that determines a run, but the seed.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -71,6 +75,8 @@ pub struct Link {
     pub queue: Queue,
     /// True if packets travel here in their original size: the node decompresses them before.
     pub restored: bool,
+    /// Losses, jitter, a rate that varies.
+    pub medium: Medium,
 }
 
 /// A queue in front of a link.
@@ -80,6 +86,8 @@ pub enum Queue {
     Unlimited,
     /// First in, first out; a packet that finds the queue full is dropped.
     DropTail(DropTail),
+    /// First in, first out, or by flow, with a rule that drops or marks packets before the queue is full.
+    Managed(Managed),
     /// The decision core.
     Port(Box<PortPlan>),
 }
@@ -275,6 +283,14 @@ pub enum PlanError {
         flow: usize,
         /// The problem.
         what: String,
+    },
+    /// A queue or a medium is impossible.
+    #[error("link {link}: {what}")]
+    Link {
+        /// The link.
+        link: String,
+        /// The problem.
+        what: &'static str,
     },
     /// A port's configuration is impossible.
     #[error("link {link}: {source}")]

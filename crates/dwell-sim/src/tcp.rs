@@ -21,9 +21,12 @@
 //! # Ok::<(), dwell_sim::tcp::TcpConfigError>(())
 //! ```
 
+mod bbr;
 mod bits;
 mod config;
+mod delivery;
 mod growth;
+mod maximum;
 mod receiver;
 mod rto;
 mod sack1;

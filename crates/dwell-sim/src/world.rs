@@ -31,11 +31,15 @@ mod check;
 mod fifo;
 mod flow;
 mod link;
+mod losses;
 mod packets;
 mod port;
 mod propagation;
+mod queue;
 mod route;
+mod served;
 mod statistics;
+mod varying;
 
 pub use statistics::EXCESS_BIN_NS;
 
@@ -55,6 +59,8 @@ pub struct World {
     rng: Rng,
     check_invariants: bool,
     events: u64,
+    /// Packets that a queue has dropped just now; kept for its storage.
+    discarded: Vec<u32>,
     /// Packets whose further path is known; kept for its storage.
     ahead: Vec<u32>,
     /// The instant that [`World::follow`] has reached.
@@ -64,6 +70,8 @@ pub struct World {
 #[derive(Clone, Copy, Debug)]
 enum Actor {
     Transmitter(u32),
+    Served(u32),
+    Rate(u32),
     Compress(u32),
     PortTimer(u32),
     Pipe(u32),
@@ -77,6 +85,9 @@ mod stream {
     pub(super) const COMPRESSORS: u64 = 1 << 40;
     pub(super) const START: u64 = 1 << 41;
     pub(super) const JITTER: u64 = 1 << 42;
+    pub(super) const RATE: u64 = 1 << 43;
+    pub(super) const LOSS: u64 = 1 << 44;
+    pub(super) const QUEUE: u64 = 1 << 45;
 }
 
 impl World {
@@ -111,6 +122,7 @@ impl World {
             rng: Rng::stream(seed, stream::COMPRESSORS),
             check_invariants: plan.check_invariants,
             events: 0,
+            discarded: Vec::new(),
             ahead: Vec::new(),
             now_ahead: Moment::at(0),
         };
@@ -149,7 +161,7 @@ impl World {
     pub fn accounts(&self) -> impl Iterator<Item = &Accounts> {
         self.links.iter().filter_map(|link| match &link.kind {
             LinkKind::Port(port) => Some(port.port.accounts()),
-            LinkKind::Fifo(_) => None,
+            LinkKind::Fifo(_) | LinkKind::Served(_) => None,
         })
     }
 
@@ -164,6 +176,8 @@ impl World {
         self.events += 1;
         match self.actors[actor as usize] {
             Actor::Transmitter(link) => self.transmitted(link),
+            Actor::Served(link) => self.served(link),
+            Actor::Rate(link) => self.rate_changes(link),
             Actor::Compress(link) => self.compressed(link),
             Actor::PortTimer(link) => {
                 self.pump(link);
@@ -177,6 +191,13 @@ impl World {
     }
 
     fn start(&mut self) {
+        for link in &self.links {
+            if let LinkKind::Port(port) = &link.kind
+                && port.known_rate.is_some()
+            {
+                self.agenda.set(port.rate_actor, Moment::at(0));
+            }
+        }
         for flow in &mut self.flows {
             let at = match &flow.sending {
                 Sending::Tcp(connection) => connection.starts_ns.map_or(Moment::NEVER, Moment::at),
@@ -217,6 +238,7 @@ impl World {
             _ if link.leads_on => None,
             LinkKind::Fifo(fifo) => fifo.pop(),
             LinkKind::Port(port) => port.in_flight.pop_front().map(|(_, id)| id),
+            LinkKind::Served(state) => state.in_flight.pop_front().map(|(_, id)| id),
         };
         let refused = link.refused.pop_front();
         let mut next = link.next_arrival();
@@ -225,9 +247,18 @@ impl World {
         }
         self.agenda.set(link.pipe_actor, next);
         if let Some(id) = id {
-            self.advance(id);
+            self.leaves_link(n, id);
         } else if let Some((_, id)) = refused {
             self.lose(id);
+        }
+    }
+
+    /// Handles a packet at the end of a link, unless the link has lost it.
+    #[inline]
+    fn leaves_link(&mut self, n: u32, id: u32) {
+        match self.is_lost_on_link(n) {
+            true => self.lose(id),
+            false => self.advance(id),
         }
     }
 
@@ -254,10 +285,12 @@ impl World {
         let link = &self.links[n as usize];
         if link.restored && packet.is_compressed() {
             self.open_unit(id, Self::go_on);
-        } else if matches!(link.kind, LinkKind::Port(_)) {
-            self.enter_port(n, id);
         } else {
-            self.enter_queue(n, id, self.now);
+            match link.kind {
+                LinkKind::Port(_) => self.enter_port(n, id),
+                LinkKind::Served(_) => self.enter_served(n, id),
+                LinkKind::Fifo(_) => self.enter_queue(n, id, self.now),
+            }
         }
     }
 
@@ -484,17 +517,39 @@ impl World {
             source_packets: self.statistics.source_packets,
             events: self.events,
             acknowledged: self.statistics.acknowledged,
+            links: link_outcomes(&mut self.links, window),
             groups: self.statistics.groups,
             ports: self
                 .links
                 .into_iter()
                 .filter_map(|link| match link.kind {
                     LinkKind::Port(port) => Some(port.finish(window)),
-                    LinkKind::Fifo(_) => None,
+                    LinkKind::Fifo(_) | LinkKind::Served(_) => None,
                 })
                 .collect(),
         }
     }
+}
+
+/// The outcomes of links that have statistics of their own.
+fn link_outcomes(links: &mut [LinkState], window: Window) -> Vec<crate::outcome::LinkOutcome> {
+    let outcome = |link: &mut LinkState| {
+        let mut outcome = match &mut link.kind {
+            LinkKind::Served(state) => {
+                state.finish(window);
+                std::mem::take(&mut state.outcome)
+            }
+            _ if link.losses.is_some() => crate::outcome::LinkOutcome {
+                name: link.name.clone(),
+                ..crate::outcome::LinkOutcome::default()
+            },
+            _ => return None,
+        };
+        outcome.lost = link.lost;
+        outcome.has_losses = link.losses.is_some();
+        Some(outcome)
+    };
+    links.iter_mut().filter_map(outcome).collect()
 }
 
 /// The actors of a world.
@@ -528,18 +583,27 @@ impl Actors {
 /// chance decides ties.
 fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Actors, u32) {
     let mut actors = Actors::default();
-    let ports = links.iter().filter(|link| matches!(link.kind, LinkKind::Port(_))).count();
     for (n, link) in links.iter_mut().enumerate() {
-        if let LinkKind::Port(port) = &mut link.kind {
-            port.transmitter_actor = actors.number(Actor::Transmitter(n as u32), true);
+        match &mut link.kind {
+            LinkKind::Port(port) => {
+                port.transmitter_actor = actors.number(Actor::Transmitter(n as u32), true);
+            }
+            LinkKind::Served(state) => {
+                state.transmitter_actor = actors.number(Actor::Served(n as u32), true);
+            }
+            LinkKind::Fifo(_) => {}
         }
     }
     for (n, link) in links.iter_mut().enumerate() {
         if let LinkKind::Port(port) = &mut link.kind {
             port.compress_actor = actors.number(Actor::Compress(n as u32), port.compresses());
             port.timer_actor = actors.number(Actor::PortTimer(n as u32), port.holds);
+            if port.known_rate.is_some() {
+                port.rate_actor = actors.number(Actor::Rate(n as u32), true);
+            }
         }
     }
+    let shuffled_from = actors.next_number;
     let mut is_passed = vec![false; links.len()];
     for &own in flows.iter().flat_map(FlowState::own_links) {
         is_passed[own as usize] = true;
@@ -558,5 +622,5 @@ fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Actors, u
             Sending::Tcp(_) => actors.number(Actor::Connection(n as u32), true),
         };
     }
-    (actors, 3 * ports as u32)
+    (actors, shuffled_from)
 }

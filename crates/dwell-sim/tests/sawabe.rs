@@ -30,6 +30,7 @@ fn edge(queue: Queue, loads: [f64; 3], until_ns: u64) -> Plan {
         frame_ns_min: 200, // 5 million packets per second
         queue,
         restored: false,
+        medium: dwell_sim::plan::Medium::default(),
     });
     for ((name, packet_bytes, wait_us), load) in CLASSES.into_iter().zip(loads) {
         let wait_ns = wait_us * MICRO_NS;

@@ -30,6 +30,7 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
             frame_ns_min: 0,
             queue,
             restored,
+            medium: dwell_sim::plan::Medium::default(),
         });
         plan.links.len() - 1
     };

@@ -41,6 +41,7 @@ impl Builder {
                 frame_ns_min: 0,
                 queue,
                 restored: false,
+                medium: dwell_sim::plan::Medium::default(),
             });
         }
         (at, at + 1)

@@ -72,6 +72,7 @@ fn simulated() -> (u64, u64, u64) {
             frame_ns_min: 0,
             queue,
             restored: false,
+            medium: dwell_sim::plan::Medium::default(),
         }],
         groups: vec![Group { name: "all".into(), wait_ns_max: MAX_WAIT_NS }],
         flows: vec![Flow {

@@ -86,6 +86,7 @@ fn chunks(preset: &str) -> Result<Plan, Box<dyn std::error::Error>> {
         frame_ns_min: 200,
         queue,
         restored: false,
+        medium: dwell_sim::plan::Medium::default(),
     });
     for (packet_bytes, wait_ns) in [(40, 50_000), (200, 100_000), (1500, 200_000)] {
         let group = plan.groups.len();

@@ -44,9 +44,17 @@ impl Kind {
             Self::Poisson => &["packet_bytes", "rate", "steps"],
             Self::Cbr => &["packet_bytes", "rate", "start"],
             Self::Trace => &["file"],
-            Self::Tcp => {
-                &["packet_bytes", "flavour", "window", "delayed_ack", "start", "start_until"]
-            }
+            Self::Tcp => &[
+                "packet_bytes",
+                "flavour",
+                "window",
+                "delayed_ack",
+                "ecn",
+                "bytes",
+                "rto_min",
+                "start",
+                "start_until",
+            ],
         }
     }
 
@@ -247,8 +255,15 @@ fn packet(line: &str) -> Option<(u64, u32)> {
 }
 
 /// The flavours of TCP, by their names in scenarios.
-const FLAVOURS: [(&str, Flavour); 3] =
-    [("sack1", Flavour::Sack1), ("newreno", Flavour::NewReno), ("cubic", Flavour::Cubic)];
+const FLAVOURS: [(&str, Flavour); 4] = [
+    ("sack1", Flavour::Sack1),
+    ("newreno", Flavour::NewReno),
+    ("cubic", Flavour::Cubic),
+    ("bbr", Flavour::Bbr),
+];
+
+/// The most bytes of a transfer.
+const TRANSFER_MAX: u64 = 1 << 40;
 
 fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
     let flavour =
@@ -259,6 +274,15 @@ fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
     let window = section.get("window", errors, |v| value::whole32(v, 1..=WINDOW_MAX));
     config.window_packets = window.unwrap_or(config.window_packets);
     config.delayed_ack_ns = section.get("delayed_ack", errors, value::some_time_ns);
+    config.ecn = section.or("ecn", false, errors, value::truth);
+    if let Some(least_ns) = section.get("rto_min", errors, value::some_time_ns) {
+        config.rto_min_ns = least_ns;
+        config.rto_max_ns = config.rto_max_ns.max(least_ns);
+    }
+    let bytes = section.get("bytes", errors, |v| value::whole(v, 1..=TRANSFER_MAX));
+    let data = config.segment_bytes.saturating_sub(config.header_bytes).max(1);
+    // Packet 0 is the SYN.
+    config.packets = bytes.map(|bytes| bytes.div_ceil(u64::from(data)) + u64::from(config.syn));
     let from_ns = section.or("start", 0, errors, value::time_ns);
     let until_ns = section.or("start_until", from_ns, errors, value::time_ns);
     if until_ns < from_ns {

@@ -7,6 +7,7 @@
 mod draft;
 mod dumbbell;
 mod graph;
+mod medium;
 mod parking_lot;
 mod single_edge;
 

@@ -14,6 +14,8 @@ pub enum Flavour {
     NewReno,
     /// CUBIC with SACK: RFC 9438, 6675, 6298.
     Cubic,
+    /// BBR version 1 as in Linux, with SACK: RFC 6675, 6298.
+    Bbr,
 }
 
 /// The parameters of a connection: those of the sender and those of its receiver.
@@ -51,6 +53,11 @@ pub struct TcpConfig {
     pub rto_min_ns: u64,
     /// The greatest retransmission timeout. At least `rto_min_ns`.
     pub rto_max_ns: u64,
+    /// Takes marks of congestion (ECN, RFC 3168) in place of losses; `NewReno` and CUBIC react to them. Not
+    /// for `Sack1`.
+    pub ecn: bool,
+    /// Chooses what chance decides within the sender: the phase in which BBR begins its cycle.
+    pub seed: u64,
     /// The receiver answers every second packet, or after this time; `None`: each at once.
     pub delayed_ack_ns: Option<u64>,
 }
@@ -75,6 +82,8 @@ impl TcpConfig {
             rto_initial_ns: 3_000_000_000,
             rto_min_ns: 200_000_000,
             rto_max_ns: 60_000_000_000,
+            ecn: false,
+            seed: 0,
             delayed_ack_ns: None,
         }
     }
@@ -96,12 +105,18 @@ impl TcpConfig {
         Self { flavour: Flavour::Cubic, ..Self::new_reno() }
     }
 
+    /// BBR with the defaults of the RFCs.
+    pub const fn bbr() -> Self {
+        Self { flavour: Flavour::Bbr, ..Self::new_reno() }
+    }
+
     /// The defaults of a flavour.
     pub const fn of(flavour: Flavour) -> Self {
         match flavour {
             Flavour::Sack1 => Self::sack1(),
             Flavour::NewReno => Self::new_reno(),
             Flavour::Cubic => Self::cubic(),
+            Flavour::Bbr => Self::bbr(),
         }
     }
 
@@ -116,6 +131,7 @@ impl TcpConfig {
         wrong(self.segment_bytes >= self.header_bytes, TcpConfigError::SegmentBytes)?;
         wrong(self.initial_window >= 1, TcpConfigError::InitialWindow)?;
         wrong(self.packets != Some(0), TcpConfigError::Packets)?;
+        wrong(!self.ecn || self.flavour != Flavour::Sack1, TcpConfigError::Ecn)?;
         wrong(self.tick_ns >= 1, TcpConfigError::Tick)?;
         wrong(self.rto_min_ns <= self.rto_max_ns && self.rto_max_ns >= 1, TcpConfigError::Rto)
     }
@@ -139,6 +155,9 @@ pub enum TcpConfigError {
     /// `packets`.
     #[error("a connection must send at least 1 packet")]
     Packets,
+    /// `ecn`.
+    #[error("ns-2's sender takes no marks here: choose another flavour")]
+    Ecn,
     /// `tick_ns`.
     #[error("the timer's tick must be at least 1 ns")]
     Tick,

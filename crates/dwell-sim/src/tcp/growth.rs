@@ -55,7 +55,7 @@ impl Window {
     pub(super) fn new(flavour: Flavour, packets: u32, threshold: u32) -> Self {
         let growth = match flavour {
             Flavour::Cubic => Growth::Cubic(Cubic::default()),
-            Flavour::NewReno | Flavour::Sack1 => Growth::NewReno,
+            Flavour::NewReno | Flavour::Sack1 | Flavour::Bbr => Growth::NewReno,
         };
         Self { packets: f64::from(packets), threshold: f64::from(threshold), growth }
     }

@@ -26,6 +26,8 @@ pub struct Receiver {
     echo_ns: u64,
     /// `next`, as it was last reported to the sender.
     next_reported: u64,
+    /// True if a packet was marked that is not answered yet.
+    was_marked: bool,
     /// The packet whose acknowledgement is being delayed, and until when.
     delayed: Option<Delayed>,
 }
@@ -54,8 +56,14 @@ impl Receiver {
             reported_len: 0,
             echo_ns: 0,
             next_reported: 1,
+            was_marked: false,
             delayed: None,
         })
+    }
+
+    /// Notes that the packet that arrives next is marked: the next answer says so.
+    pub fn note_mark(&mut self) {
+        self.was_marked = true;
     }
 
     /// Packet `seq` arrives, which was sent at `sent_ns`. Returns the answer, unless it is
@@ -121,6 +129,7 @@ impl Receiver {
 
     fn answer(&mut self, seq: u64) -> Ack {
         let mut ack = Ack::new(self.next, self.echo_ns, self.ack_bytes);
+        ack.ecn_echo = std::mem::take(&mut self.was_marked);
         self.next_reported = self.next;
         if self.next < self.end {
             self.report_blocks(seq, &mut ack);

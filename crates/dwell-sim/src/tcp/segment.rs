@@ -43,7 +43,9 @@ pub struct Ack {
     pub echo_ns: u64,
     /// Its size on the wire.
     pub bytes: u32,
-    blocks_len: u32,
+    /// True if a packet that it answers was marked.
+    pub ecn_echo: bool,
+    blocks_len: u8,
     /// Start and end of each block, counted from `cumulative`.
     blocks: [(u32, u32); SACK_BLOCKS_MAX],
 }
@@ -51,7 +53,8 @@ pub struct Ack {
 impl Ack {
     /// An acknowledgement without blocks.
     pub const fn new(cumulative: u64, echo_ns: u64, bytes: u32) -> Self {
-        Self { cumulative, echo_ns, bytes, blocks_len: 0, blocks: [(0, 0); SACK_BLOCKS_MAX] }
+        let blocks = [(0, 0); SACK_BLOCKS_MAX];
+        Self { cumulative, echo_ns, bytes, ecn_echo: false, blocks_len: 0, blocks }
     }
 
     /// Adds a block and its bytes. A block that does not lie beyond `cumulative`, lies

@@ -54,7 +54,9 @@ impl Sender {
         Ok(Self {
             engine: match config.flavour {
                 Flavour::Sack1 => Engine::Sack1(Sack1::new(config)),
-                Flavour::NewReno | Flavour::Cubic => Engine::Standard(Standard::new(config)),
+                Flavour::NewReno | Flavour::Cubic | Flavour::Bbr => {
+                    Engine::Standard(Standard::new(config))
+                }
             },
             counts: Counts::default(),
             segment_bytes: config.segment_bytes,
@@ -75,8 +77,9 @@ impl Sender {
 
     /// Handles the passing of time; nothing happens before [`Self::deadline`].
     pub fn on_timer(&mut self, now_ns: u64) {
-        if self.deadline().is_none_or(|deadline_ns| now_ns < deadline_ns) {
-            return;
+        let timeout_ns = either!(&self.engine, engine => engine.deadline());
+        if timeout_ns.is_none_or(|deadline_ns| now_ns < deadline_ns) {
+            return; // a packet may be sent now, perhaps
         }
         self.counts.timeouts += 1;
         either!(&mut self.engine, engine => engine.on_timeout(now_ns));
@@ -85,7 +88,12 @@ impl Sender {
     /// Returns the time at which [`Self::on_timer`] is to be called, unless an acknowledgement
     /// comes before and moves it. Nearly every acknowledgement does.
     pub fn deadline(&self) -> Option<u64> {
-        either!(&self.engine, engine => engine.deadline())
+        let timeout = either!(&self.engine, engine => engine.deadline());
+        let release = match &self.engine {
+            Engine::Sack1(_) => None,
+            Engine::Standard(engine) => engine.release(),
+        };
+        timeout.into_iter().chain(release).min()
     }
 
     /// Returns the next packet to send now. To be called after every event until there is none.

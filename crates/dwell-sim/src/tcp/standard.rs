@@ -1,11 +1,13 @@
 //! The sender by the RFCs: loss recovery with SACK (RFC 6675), limited transmit (RFC 3042),
-//! timeouts (RFC 6298), windows of `NewReno` (RFC 5681) or CUBIC (RFC 9438).
+//! timeouts (RFC 6298), windows of `NewReno` (RFC 5681), CUBIC (RFC 9438) or BBR. Marks of congestion count as
+//! losses, once in a window of data (RFC 3168, section 6.1.2).
 //!
 //! Left out: the last two rules of RFC 6675's `NextSeg`, which matter at the end of a
 //! transfer only. After a timeout the scoreboard is kept, as RFC 6675 allows: the receivers
 //! here keep what they have reported.
 
-use super::config::TcpConfig;
+use super::bbr::{Acked, Bbr, Repair};
+use super::config::{Flavour, TcpConfig};
 use super::growth::Window;
 use super::rto::Rto;
 use super::scoreboard::Scoreboard;
@@ -30,6 +32,11 @@ pub(super) struct Standard {
     acked: u64,
     phase: Phase,
     window: Window,
+    bbr: Option<Box<Bbr>>,
+    /// The time before which pacing lets nothing be sent, if that is what stopped the sender.
+    paced_until_ns: Option<u64>,
+    /// Packets below were sent before the window was reduced for a mark.
+    reduced_to: u64,
     /// True if the window stopped the sender, not the receiver or the data.
     window_full: bool,
     scoreboard: Scoreboard,
@@ -68,6 +75,10 @@ impl Standard {
             acked: 0,
             phase: Phase::Open,
             window: Window::new(config.flavour, packets, threshold),
+            bbr: (config.flavour == Flavour::Bbr)
+                .then(|| Box::new(Bbr::new(config.segment_bytes, config.seed))),
+            paced_until_ns: None,
+            reduced_to: 0,
             window_full: false,
             scoreboard: Scoreboard::new(),
             lost_to: 0,
@@ -88,7 +99,7 @@ impl Standard {
     }
 
     pub(super) fn window(&self) -> f64 {
-        self.window.packets()
+        self.bbr.as_ref().map_or(self.window.packets(), |bbr| bbr.window())
     }
 
     pub(super) fn threshold(&self) -> f64 {
@@ -107,6 +118,11 @@ impl Standard {
         self.deadline_ns
     }
 
+    /// Returns the time before which pacing lets nothing be sent, if that is what stopped the sender.
+    pub(super) fn release(&self) -> Option<u64> {
+        self.paced_until_ns
+    }
+
     /// Returns the number of packets that are assumed to be in flight.
     pub(super) fn pipe(&self) -> u64 {
         let outstanding = self.sent_end - self.acked;
@@ -117,6 +133,7 @@ impl Standard {
         if ack.cumulative > self.sent_end {
             return;
         }
+        let in_flight = self.bbr.as_ref().map_or(0, |_| self.pipe());
         let newly = ack.cumulative.saturating_sub(self.acked);
         if newly > 0 {
             self.advance(now_ns, ack);
@@ -124,11 +141,38 @@ impl Standard {
         for block in ack.blocks() {
             self.scoreboard.report(block, self.sent_end);
         }
+        let lost_to = self.lost_to;
         if let Some(seq) = self.scoreboard.nth_highest(REORDERING_MAX) {
             self.lost_to = self.lost_to.max(seq);
         }
         self.change_phase(now_ns, newly);
+        if ack.ecn_echo && self.phase == Phase::Open && self.acked > self.reduced_to {
+            self.reduced_to = self.sent_end;
+            self.window.on_loss(self.sent_end - self.acked);
+        }
+        if self.bbr.is_some() {
+            self.pace(now_ns, ack, (in_flight, lost_to));
+        }
         self.filling = true;
+    }
+
+    /// Lets BBR know of an acknowledgement; `in_flight` and `lost_to` are from before it.
+    fn pace(&mut self, now_ns: u64, ack: &Ack, (in_flight, lost_to): (u64, u64)) {
+        let facts = Acked {
+            now_ns,
+            round_ns: now_ns.saturating_sub(ack.echo_ns),
+            in_flight: (in_flight, self.pipe()),
+            lost: self.scoreboard.gaps_len(self.lost_to) - self.scoreboard.gaps_len(lost_to),
+            repair: match self.phase {
+                Phase::Open => Repair::None,
+                Phase::Recovery(_) => Repair::Recovery,
+                Phase::Timeout(_) => Repair::Timeout,
+            },
+        };
+        let Some(bbr) = &mut self.bbr else { return };
+        bbr.rates.acknowledged(ack.cumulative);
+        ack.blocks().for_each(|block| bbr.rates.reported(block.start, block.end));
+        bbr.on_acked(facts);
     }
 
     fn advance(&mut self, now_ns: u64, ack: &Ack) {
@@ -160,7 +204,9 @@ impl Standard {
         }
         if self.phase == Phase::Open && self.lost_to > self.acked {
             self.phase = Phase::Recovery(self.sent_end);
-            self.window.on_loss(self.sent_end - self.acked);
+            if self.acked >= self.reduced_to {
+                self.window.on_loss(self.sent_end - self.acked);
+            }
             self.scoreboard.fill(self.acked);
             self.forced = Some(self.acked);
             self.set_timer(now_ns);
@@ -182,6 +228,9 @@ impl Standard {
         let repeated =
             matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
         self.window.on_timeout(self.sent_end - self.acked, repeated);
+        if let Some(bbr) = &mut self.bbr {
+            bbr.on_timeout();
+        }
         self.phase = Phase::Timeout(self.sent_end);
         if self.acked == 0 {
             // The SYN was lost: begin the data carefully (RFC 5681, section 3.1).
@@ -198,10 +247,26 @@ impl Standard {
     }
 
     pub(super) fn next_segment(&mut self, now_ns: u64) -> Option<(u64, bool)> {
+        self.paced_until_ns = None;
+        let in_flight = self.bbr.as_ref().map_or(0, |_| self.pipe());
+        let segment = self.segment_to_send(now_ns)?;
+        if let Some(bbr) = &mut self.bbr {
+            bbr.on_sent(now_ns, segment.0, in_flight);
+        }
+        Some(segment)
+    }
+
+    fn segment_to_send(&mut self, now_ns: u64) -> Option<(u64, bool)> {
         if let Some(seq) = self.forced.take() {
             return Some((seq, true));
         }
         if !self.filling {
+            return None;
+        }
+        if let Some(bbr) = &self.bbr
+            && bbr.release_ns() > now_ns
+        {
+            self.paced_until_ns = Some(bbr.release_ns());
             return None;
         }
         let Some(seq) = self.choose() else {
@@ -226,7 +291,7 @@ impl Standard {
         } else {
             self.pipe()
         };
-        self.window_full = counts_as_sent >= (self.window.packets() as u64).max(1);
+        self.window_full = counts_as_sent >= (self.window() as u64).max(1);
         if self.window_full {
             return None;
         }

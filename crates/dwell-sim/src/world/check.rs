@@ -21,6 +21,14 @@ pub(crate) fn check(plan: &Plan) -> Result<(), PlanError> {
             return Err(PlanError::NoSuchNode { link: link.name.clone() });
         }
     }
+    for link in &plan.links {
+        let managed = match &link.queue {
+            crate::plan::Queue::Managed(managed) => Some(managed),
+            _ => None,
+        };
+        let checked = crate::plan::medium::check(managed, &link.medium);
+        checked.map_err(|what| PlanError::Link { link: link.name.clone(), what })?;
+    }
     let window = plan.window;
     if window.until_ns <= window.from_ns {
         return Err(PlanError::Value("the window is empty: it must end after it begins".into()));

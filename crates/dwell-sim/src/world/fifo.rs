@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn fifo(limit: DropTail, propagation_ns: u64) -> Fifo {
-        let propagation = Propagation::new(propagation_ns, 0, || Rng::from_seed(1));
+        let propagation = Propagation::new(propagation_ns, None, || Rng::from_seed(1));
         Fifo::new(limit, propagation, false)
     }
 

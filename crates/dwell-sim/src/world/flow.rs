@@ -18,6 +18,8 @@ use crate::world::{World, stream};
 pub(crate) struct FlowState {
     pub(crate) group: usize,
     pub(crate) max_wait_ns: u64,
+    /// True if its sender reacts to marks.
+    pub(crate) takes_marks: bool,
     pub(crate) actor: u32,
     /// True if packets are received when they enter their last link.
     pub(crate) is_received_ahead: bool,
@@ -70,6 +72,9 @@ pub(crate) struct Connection {
     sender: Sender,
     receiver: Receiver,
     acknowledged: u64,
+    /// The time at which it began, until all of its packets have arrived.
+    began_ns: Option<u64>,
+    packets: u64,
 }
 
 impl FlowState {
@@ -176,6 +181,7 @@ pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, Pla
         Ok(FlowState {
             group: flow.group,
             max_wait_ns: flow.max_wait_ns,
+            takes_marks: matches!(&flow.traffic, Traffic::Tcp(config, _) if config.ecn),
             actor: 0,
             is_received_ahead: super::route::is_received_ahead(plan, &uses, n),
             gather_keys: [keys.of(plan, n, &flow.route), keys.of(plan, n, &flow.back)],
@@ -210,13 +216,16 @@ impl Connection {
         let mut rng = Rng::stream(seed, stream::START + flow);
         let (from_ns, to_ns) = start.between_ns;
         let starts_ns = from_ns + (rng.unit() * (to_ns - from_ns) as f64) as u64;
-        let config = TcpConfig { tick_phase_ns: rng.below(config.tick_ns), ..*config };
+        let tick_phase_ns = rng.below(config.tick_ns);
+        let config = TcpConfig { tick_phase_ns, seed: rng.next_u64(), ..*config };
         Ok(Self {
             sender: Sender::new(&config)?,
             receiver: Receiver::new(&config)?,
             segment_bytes: config.segment_bytes,
             starts_ns: Some(starts_ns),
             acknowledged: 0,
+            began_ns: None,
+            packets: config.packets.unwrap_or(u64::MAX),
         })
     }
 
@@ -260,11 +269,16 @@ impl Acks {
 impl World {
     pub(super) fn connection_timer(&mut self, n: u32) {
         let now_ns = self.now.ns;
-        let Sending::Tcp(connection) = &mut self.flows[n as usize].sending else { return };
+        let FlowState { sending, group, .. } = &mut self.flows[n as usize];
+        let (Sending::Tcp(connection), group) = (sending, *group) else { return };
         let is_due = |deadline: Option<u64>| deadline.is_some_and(|at_ns| at_ns <= now_ns);
         let mut late_ack = None;
         if connection.starts_ns.take().is_some() {
             connection.sender.start(now_ns);
+            connection.began_ns = Some(now_ns);
+            if connection.packets != u64::MAX {
+                self.statistics.began(group, now_ns);
+            }
         } else {
             if is_due(connection.receiver.deadline()) {
                 late_ack = connection.receiver.on_timer(now_ns);
@@ -282,9 +296,18 @@ impl World {
     /// Handles a segment at its receiver, which answers.
     pub(super) fn segment_arrives(&mut self, packet: &Packet, at: Moment) {
         let n = packet.flow;
-        let Sending::Tcp(connection) = &mut self.flows[n as usize].sending else { return };
-        let seq = u64::from(packet.detail);
-        match connection.receiver.on_segment(at.ns, seq, packet.sent_ns) {
+        let FlowState { sending, group, .. } = &mut self.flows[n as usize];
+        let (Sending::Tcp(connection), group) = (sending, *group) else { return };
+        if packet.is_marked() {
+            connection.receiver.note_mark();
+        }
+        let ack = connection.receiver.on_segment(at.ns, packet.segment(), packet.sent_ns);
+        if connection.receiver.delivered() >= connection.packets
+            && let Some(began_ns) = connection.began_ns.take()
+        {
+            self.statistics.completed(group, began_ns, at.ns);
+        }
+        match ack {
             Some(ack) => self.answer(n, ack, at),
             None => self.pump_connection(n), // the timer of a delayed one
         }

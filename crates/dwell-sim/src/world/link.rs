@@ -5,15 +5,25 @@ use std::collections::VecDeque;
 use dwell_base::Rng;
 
 use crate::moment::{Moment, Span, Transmissions};
-use crate::plan::{DropTail, Plan, PlanError, Queue, Ties};
+use crate::plan::{DropTail, Jitter, Plan, PlanError, Queue, Ties};
 use crate::world::fifo::Fifo;
+use crate::world::losses::Losses;
 use crate::world::port::PortState;
 use crate::world::propagation::Propagation;
+use crate::world::queue::Queue as ServedQueue;
+use crate::world::served::{ServedState, span};
 use crate::world::stream;
+use crate::world::varying::Varying;
 
 #[derive(Debug)]
 pub(crate) struct LinkState {
-    pub(crate) transmissions: Transmissions,
+    pub(crate) name: String,
+    transmissions: Transmissions,
+    /// A rate that varies, in place of that.
+    varying: Option<Box<Varying>>,
+    pub(crate) losses: Option<Box<Losses>>,
+    /// Packets that were lost behind the queue, within the window.
+    pub(crate) lost: u64,
     /// True if packets arrive as soon as their transmission has ended.
     pub(crate) is_instant: bool,
     pub(crate) restored: bool,
@@ -32,6 +42,7 @@ pub(crate) struct LinkState {
 pub(crate) enum LinkKind {
     Fifo(Fifo),
     Port(Box<PortState>),
+    Served(Box<ServedState>),
 }
 
 impl LinkState {
@@ -39,6 +50,18 @@ impl LinkState {
     #[inline]
     pub(crate) fn transmission(&mut self, bytes: u64) -> Span {
         self.transmissions.of(bytes)
+    }
+
+    /// Returns the time that `bytes` take on the wire from `at_ns` on.
+    #[inline]
+    pub(crate) fn transmission_from(&mut self, at_ns: u64, bytes: u64) -> Span {
+        match &mut self.varying {
+            None => self.transmissions.of(bytes),
+            Some(varying) => {
+                let least_ns = at_ns.saturating_add(self.transmissions.least_ns());
+                span(at_ns, varying.transmission_end(at_ns, bytes).max(least_ns))
+            }
+        }
     }
 
     /// Returns true if packets arrive at the other end when the transmitter of its port is on the agenda.
@@ -56,6 +79,7 @@ impl LinkState {
         match &self.kind {
             LinkKind::Fifo(fifo) => fifo.next().unwrap_or(Moment::NEVER),
             LinkKind::Port(port) => port.in_flight.front().map_or(Moment::NEVER, |&(at, _)| at),
+            LinkKind::Served(state) => state.in_flight.front().map_or(Moment::NEVER, |&(at, _)| at),
         }
     }
 }
@@ -66,20 +90,40 @@ pub(crate) fn links(plan: &Plan, seed: u64) -> Result<Vec<LinkState>, PlanError>
     let make = |(n, link): (usize, &crate::plan::Link)| {
         let propagation = propagation(plan, n, seed);
         let is_instant = propagation.is_none();
+        let served = |queue, propagation| {
+            LinkKind::Served(Box::new(ServedState::new(&link.name, queue, propagation)))
+        };
+        let rng = |of: u64| Rng::stream(seed, of + n as u64);
+        let varying = link.medium.variation.as_ref().map(|variation| {
+            Box::new(Varying::new(variation, link.rate.as_bps(), || rng(stream::RATE)))
+        });
+        let is_served = varying.is_some() || link.medium.is_observed;
         let kind = match &link.queue {
+            Queue::Unlimited if is_served => {
+                served(ServedQueue::plain(DropTail::default()), propagation)
+            }
+            Queue::DropTail(limit) if is_served => served(ServedQueue::plain(*limit), propagation),
+            Queue::Managed(plan) => {
+                served(ServedQueue::managed(plan, rng(stream::QUEUE)), propagation)
+            }
             Queue::Unlimited => {
                 LinkKind::Fifo(Fifo::new(DropTail::default(), propagation, by_seconds))
             }
             Queue::DropTail(limit) => LinkKind::Fifo(Fifo::new(*limit, propagation, by_seconds)),
             Queue::Port(port) => {
                 let state = PortState::new(&link.name, port, plan.groups.len(), propagation);
-                LinkKind::Port(Box::new(
-                    state.map_err(|source| PlanError::Port { link: link.name.clone(), source })?,
-                ))
+                let mut state =
+                    state.map_err(|source| PlanError::Port { link: link.name.clone(), source })?;
+                state.known_rate.clone_from(&varying);
+                LinkKind::Port(Box::new(state))
             }
         };
         Ok(LinkState {
+            name: link.name.clone(),
             transmissions: Transmissions::new(link.rate, link.frame_ns_min),
+            varying,
+            losses: link.medium.loss.map(|loss| Box::new(Losses::new(loss, rng(stream::LOSS)))),
+            lost: 0,
             is_instant,
             restored: link.restored,
             path_is_known: false,
@@ -94,10 +138,11 @@ pub(crate) fn links(plan: &Plan, seed: u64) -> Result<Vec<LinkState>, PlanError>
 
 /// The propagation of link `n`, with random numbers of its own.
 pub(crate) fn propagation(plan: &Plan, n: usize, seed: u64) -> Propagation {
-    let jitter_ns = match plan.ties {
-        Ties::Jitter(most_ns) => most_ns,
-        Ties::Random | Ties::Ns2 => 0,
-    };
+    let link = &plan.links[n];
+    let jitter = link.medium.jitter.or(match plan.ties {
+        Ties::Jitter(most_ns) => Some(Jitter::Uniform(most_ns)),
+        Ties::Random | Ties::Ns2 => None,
+    });
     let rng = || Rng::stream(seed, stream::JITTER + n as u64);
-    Propagation::new(plan.links[n].propagation_ns, jitter_ns, rng)
+    Propagation::new(link.propagation_ns, jitter, rng)
 }

@@ -14,7 +14,8 @@ pub(crate) struct Packet {
     pub original_bytes: u32,
     /// Its flow.
     pub flow: u32,
-    /// For TCP: the number of the segment, or the place of the acknowledgement's contents.
+    /// For TCP: the number of the segment and if it is [marked](Self::mark), or the place of the
+    /// acknowledgement's contents.
     pub detail: u32,
     /// The next packet of its unit, or [`NONE`]. Free places are chained by it too.
     pub next: u32,
@@ -26,10 +27,28 @@ pub(crate) struct Packet {
     pub back: bool,
 }
 
+/// The mark of a segment, beside its number.
+const MARKED: u32 = 1 << 31;
+
 /// The value of [`Packet::compressor`] for a packet that is not compressed.
 pub(crate) const UNCOMPRESSED: u16 = u16::MAX;
 
 impl Packet {
+    /// Marks a segment: a queue on its path was congested.
+    pub(crate) fn mark(&mut self) {
+        self.detail |= MARKED;
+    }
+
+    /// Returns true if a segment is marked.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.detail & MARKED != 0
+    }
+
+    /// Returns the number of a segment.
+    pub(crate) fn segment(&self) -> u64 {
+        u64::from(self.detail & !MARKED)
+    }
+
     pub(crate) fn is_compressed(&self) -> bool {
         self.compressor != UNCOMPRESSED
     }

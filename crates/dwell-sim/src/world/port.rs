@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use dwell_base::{Instant, Rng};
+use dwell_base::{Instant, Rate, Rng};
 use dwell_drive::{Driven, drain};
 use dwell_policy::{
     Action, ClassKey, ConfigError, DropReason, Event, FramePacket, FrameUnit, Job, JobId,
-    LostBatch, Objective, Outcome as Compressed, Packet as Arrival, PacketId,
+    LinkState as LinkFacts, LostBatch, Objective, Outcome as Compressed, Packet as Arrival,
+    PacketId,
 };
 
 use crate::agenda::{Agenda, NEVER_NS};
@@ -19,6 +20,7 @@ use crate::world::link::LinkKind;
 use crate::world::packets::{NONE, Packets, UNCOMPRESSED};
 use crate::world::propagation::Propagation;
 use crate::world::statistics::Statistics;
+use crate::world::varying::Varying;
 
 /// A port, its compression, and the units in flight behind it.
 #[derive(Debug)]
@@ -37,6 +39,9 @@ pub(crate) struct PortState {
     pub(crate) compress_actor: u32,
     pub(crate) timer_actor: u32,
     pub(crate) resend_actor: u32,
+    pub(crate) rate_actor: u32,
+    /// The rate of its link if that varies: the port knows it at any time.
+    pub(crate) known_rate: Option<Box<Varying>>,
     /// True if it may hold packets back, and has to be woken then.
     pub(crate) holds: bool,
     timer_ns: u64,
@@ -65,6 +70,8 @@ impl PortState {
             compress_actor: 0,
             timer_actor: 0,
             resend_actor: 0,
+            rate_actor: 0,
+            known_rate: None,
             holds: plan.config.scheme.fills_frames() || plan.config.objective != Objective::Time,
             timer_ns: NEVER_NS,
             waiting_since_ns: 0,
@@ -87,6 +94,12 @@ impl PortState {
     /// Returns true if units come back to it after a loss.
     pub(crate) fn resends(&self) -> bool {
         self.resend_after_ns.is_some()
+    }
+
+    /// Notifies the port of its link's rate.
+    pub(crate) fn notify_rate(&mut self, now_ns: u64, bps: u64) {
+        let state = LinkFacts::of_rate(Some(Rate::clamped_bps(bps)));
+        self.port.handle(Instant::from_ns(now_ns), Event::Link(state));
     }
 
     pub(crate) fn finish(mut self, window: Window) -> PortOutcome {
@@ -315,8 +328,8 @@ impl World {
         let link = &mut self.links[n as usize];
         let LinkKind::Port(state) = &link.kind else { return };
         let link_bytes = state.port.frame().link_bytes;
-        let transmission = link.transmission(link_bytes);
-        let known = link.path_is_known;
+        let transmission = link.transmission_from(now_ns, link_bytes);
+        let (known, may_lose) = (link.path_is_known, link.losses.is_some());
         let LinkKind::Port(state) = &mut link.kind else { return };
         let state = &mut **state;
         self.agenda.set(state.transmitter_actor, self.now.after(transmission));
@@ -335,7 +348,7 @@ impl World {
         };
         if let [unit] = &frame.units[..] {
             let first = book.unit(unit, &frame.followers);
-            if known || book.is_at_last_hop(first) {
+            if known || (!may_lose && book.is_at_last_hop(first)) {
                 return self.go_ahead(first, arrives);
             }
             state.in_flight.push_back((arrives, first));
@@ -385,7 +398,7 @@ impl World {
                         return self.agenda.set(link.pipe_actor, at);
                     }
                     state.in_flight.pop_front();
-                    self.advance(first);
+                    self.leaves_link(n, first);
                 }
                 _ => return,
             }
@@ -446,7 +459,7 @@ impl World {
 const CLASS: ClassKey = ClassKey::new(17, 9);
 
 /// Spreads small numbers over all bits, as hashes of real flows are.
-const fn flow_hash(flow: u32) -> u64 {
+pub(super) const fn flow_hash(flow: u32) -> u64 {
     (flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

@@ -3,6 +3,7 @@
 use dwell_base::Rng;
 
 use crate::moment::{Moment, Span};
+use crate::plan::Jitter as Kind;
 
 /// The propagation delay of a link: constant, or constant and a part that varies by chance.
 #[derive(Clone, Debug, Default)]
@@ -13,17 +14,18 @@ pub(crate) struct Propagation {
 
 #[derive(Clone, Debug)]
 struct Jitter {
-    most_ns: u64,
+    kind: Kind,
     rng: Rng,
     /// The last arrival: no packet overtakes another.
     last: Moment,
 }
 
 impl Propagation {
-    /// A delay of `least_ns` and up to `jitter_ns` more, evenly distributed by `rng`.
-    pub(crate) fn new(least_ns: u64, jitter_ns: u64, rng: impl FnOnce() -> Rng) -> Self {
-        let jitter = || Box::new(Jitter { most_ns: jitter_ns, rng: rng(), last: Moment::at(0) });
-        Self { least: Span::of(least_ns), jitter: (jitter_ns > 0).then(jitter) }
+    /// A delay of `least_ns` and what `jitter` adds by `rng`.
+    pub(crate) fn new(least_ns: u64, jitter: Option<Kind>, rng: impl FnOnce() -> Rng) -> Self {
+        let some = jitter.filter(|(Kind::Uniform(ns) | Kind::Exponential(ns))| *ns > 0);
+        let jitter = some.map(|kind| Box::new(Jitter { kind, rng: rng(), last: Moment::at(0) }));
+        Self { least: Span::of(least_ns), jitter }
     }
 
     /// Returns true if packets arrive when their transmission ends.
@@ -45,7 +47,11 @@ impl Propagation {
 
 impl Jitter {
     fn arrival(&mut self, least: Moment) -> Moment {
-        let arrives = least.after(Span::of(self.rng.below(self.most_ns + 1)));
+        let more_ns = match self.kind {
+            Kind::Uniform(most_ns) => self.rng.below(most_ns.saturating_add(1)),
+            Kind::Exponential(mean_ns) => self.rng.exponential(mean_ns as f64) as u64,
+        };
+        let arrives = least.after(Span::of(more_ns));
         if arrives.ns > self.last.ns {
             self.last = arrives;
         }
@@ -59,7 +65,7 @@ mod tests {
 
     #[test]
     fn jitter_keeps_the_order() {
-        let mut way = Propagation::new(100, 50, || Rng::from_seed(1));
+        let mut way = Propagation::new(100, Some(Kind::Uniform(50)), || Rng::from_seed(1));
         let begins = (0..1000).map(|n| Moment::at(n * 10));
         let arrivals: Vec<u64> = begins.map(|at| way.arrival(at, Span::of(5)).ns).collect();
         assert!(arrivals.is_sorted());

@@ -17,6 +17,7 @@ pub(crate) fn mark_known_paths(plan: &Plan, links: &mut [LinkState]) {
         link.path_is_known = match link.kind {
             LinkKind::Port(_) => known_path,
             LinkKind::Fifo(_) => known_path && fed_ahead && !uses.before.is_empty(),
+            LinkKind::Served(_) => false,
         };
     }
     for (n, link) in links.iter_mut().enumerate() {
@@ -54,6 +55,14 @@ struct Use {
     behind: Vec<usize>,
 }
 
+/// Returns true if a link only takes its time: it loses nothing, its rate is always the same and its queue knows
+/// in advance when a packet leaves.
+fn is_steady(link: &crate::plan::Link) -> bool {
+    let medium = &link.medium;
+    let is_known = !matches!(link.queue, Queue::Managed(_));
+    is_known && medium.loss.is_none() && medium.variation.is_none() && !medium.is_observed
+}
+
 impl<'p> Paths<'p> {
     fn new(plan: &'p Plan) -> Self {
         let mut uses = vec![Use::default(); plan.links.len()];
@@ -84,9 +93,11 @@ impl<'p> Paths<'p> {
             Answer::Open => answers[n] = Answer::Asked,
         }
         let known = !self.uses[n].tcp
+            && self.plan.links[n].medium.loss.is_none()
             && self.uses[n].behind.iter().all(|&next| {
                 let fed = &self.uses[next];
                 matches!(self.plan.links[next].queue, Queue::Unlimited)
+                    && is_steady(&self.plan.links[next])
                     && !fed.from_source
                     && fed.before == [n]
                     && self.is_known(next, answers)
@@ -98,7 +109,10 @@ impl<'p> Paths<'p> {
     /// Returns true if link `n` has a queue that is known in advance, and so have all behind it, which
     /// nothing else feeds: an arrival there is no business of anybody else.
     fn leads_on(&self, n: usize) -> bool {
-        let is_plain = |n: usize| !matches!(self.plan.links[n].queue, Queue::Port(_));
+        let is_plain = |n: usize| {
+            let link = &self.plan.links[n];
+            !matches!(link.queue, Queue::Port(_)) && is_steady(link)
+        };
         let Use { to_receiver, behind, .. } = &self.uses[n];
         let is_fed_by_it = |&next: &usize| {
             let fed = &self.uses[next];
@@ -113,7 +127,10 @@ impl<'p> Paths<'p> {
 /// `uses` has for each link the number of its places on paths.
 pub(crate) fn is_received_ahead(plan: &Plan, uses: &[usize], n: usize) -> bool {
     let flow = &plan.flows[n];
-    let is_plain = |&link: &usize| !matches!(plan.links[link].queue, Queue::Port(_));
+    let is_plain = |&link: &usize| {
+        let link = &plan.links[link];
+        !matches!(link.queue, Queue::Port(_)) && is_steady(link)
+    };
     let Some(last) = flow.route.last().filter(|last| is_plain(last)) else { return false };
     // Units are opened at the end of a path, if not before.
     let is_alone = plan.links[*last].restored || flow.route.iter().all(is_plain);
@@ -141,7 +158,7 @@ pub(crate) fn own_links(plan: &Plan, uses: &[usize], n: usize) -> usize {
     let is_own = |&&link: &&usize| {
         let at = &plan.links[link];
         // A link that the flow passes twice is not its own: it meets itself there.
-        matches!(at.queue, Queue::Unlimited) && !at.restored && uses[link] == 1
+        matches!(at.queue, Queue::Unlimited) && is_steady(at) && !at.restored && uses[link] == 1
     };
     let own = flow.route.iter().take_while(is_own).count();
     own.min(flow.route.len() - 1)

@@ -118,6 +118,20 @@ impl Statistics {
         }
     }
 
+    /// Counts a transfer that begins.
+    pub(crate) fn began(&mut self, group: usize, now_ns: u64) {
+        self.groups[group].transfers += u64::from(self.in_window(now_ns));
+    }
+
+    /// Counts a transfer whose last packet has arrived; those that began within the window.
+    pub(crate) fn completed(&mut self, group: usize, began_ns: u64, now_ns: u64) {
+        if self.in_window(began_ns) {
+            let group = &mut self.groups[group];
+            group.completion.add(now_ns - began_ns);
+            group.completions.record(now_ns - began_ns);
+        }
+    }
+
     /// Counts `packets` more at a connection's receiver, by the time at which the sender learns of
     /// it.
     pub(crate) fn acknowledged(

@@ -302,6 +302,7 @@ fn simulate(config: &PortConfig, arrivals: &[Arrival], max_wait_ns: u64) -> Numb
             resend_after_ns: None,
         })),
         restored: false,
+        medium: dwell_sim::plan::Medium::default(),
     };
     let flow = |flow: usize| {
         let own = arrivals.iter().filter(|&&(.., of)| of == flow);

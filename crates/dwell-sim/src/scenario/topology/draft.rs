@@ -68,6 +68,7 @@ impl Draft {
             frame_ns_min: wire.frame_ns_min,
             queue,
             restored: false,
+            medium: crate::plan::Medium::default(),
         });
         self.plan.links.len() - 1
     }

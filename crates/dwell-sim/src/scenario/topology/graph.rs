@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use dwell_base::text::{printable, suggest};
 
-use crate::plan::{Flow, Plan, Queue, Traffic};
+use crate::plan::{Flow, Medium, Plan, Queue, Traffic};
 use crate::scenario::error::Errors;
 use crate::scenario::section::Section;
 use crate::scenario::source::{self, Inputs};
@@ -16,6 +16,7 @@ use crate::scenario::tree::{Table, Value};
 use crate::scenario::value;
 
 use super::draft::{Draft, PortDraft, Wire, drop_tail};
+use super::medium::{self, MEDIUM_KEYS, ManagedKind, QUEUE_KEYS};
 use super::{Parts, buffer_packets};
 
 const LINK_KEYS: [&str; 10] = [
@@ -30,7 +31,10 @@ const LINK_KEYS: [&str; 10] = [
     "restored",
     "duplex",
 ];
-const FLOW_KEYS: [&str; 8] = ["from", "to", "via", "group", "hold", "edge", "service", "hosts"];
+const FLOW_KEYS: [&str; 9] =
+    ["from", "to", "via", "group", "hold", "edge", "service", "hosts", "count"];
+/// The most copies of a flow.
+const COUNT_MAX: u32 = 100_000;
 
 /// The first number of services and hosts that no scenario names.
 const OWN: u64 = 1 << 32;
@@ -39,6 +43,7 @@ const OWN: u64 = 1 << 32;
 enum QueueKind {
     Unlimited,
     DropTail,
+    Managed(ManagedKind),
     Port,
 }
 
@@ -66,7 +71,8 @@ pub(super) fn read(
     // Ports need to know the groups.
     groups(&flows, &mut draft, errors);
     for (name, link) in &links {
-        read_link(name, link, is_closed, parts, &mut draft, errors);
+        let medium = medium::read(link, inputs, errors);
+        read_link(name, link, medium, is_closed, parts, &mut draft, errors);
     }
     for (name, flow) in &flows {
         read_flow(name, flow, inputs, &mut draft, errors);
@@ -141,12 +147,14 @@ fn find(name: &str, nodes: &[String]) -> Result<usize, String> {
 fn read_link(
     name: &str,
     link: &Section<'_>,
+    medium: Medium,
     is_closed: bool,
     parts: &Parts,
     draft: &mut Draft,
     errors: &mut Errors,
 ) -> Option<()> {
-    link.refuse_unknown(&LINK_KEYS, errors);
+    let keys = [&LINK_KEYS[..], &MEDIUM_KEYS, &QUEUE_KEYS].concat();
+    link.refuse_unknown(&keys, errors);
     let from = node(link, "from", is_closed, draft, errors);
     let to = node(link, "to", is_closed, draft, errors);
     let rate = link.need("rate", "\"10mbit\"", errors, value::rate);
@@ -166,11 +174,13 @@ fn read_link(
         other => other.clone(),
     };
     let there = draft.link(name.to_owned(), ends, wire, queue);
+    draft.plan.links[there].medium = medium.clone();
     if restored {
         draft.restore(there);
     }
     if duplex {
-        draft.link(format!("{name}-back"), (ends.1, ends.0), wire, back_queue);
+        let back = draft.link(format!("{name}-back"), (ends.1, ends.0), wire, back_queue);
+        draft.plan.links[back].medium = medium;
     }
     Some(())
 }
@@ -190,12 +200,23 @@ fn queue(
             &[
                 ("unlimited", QueueKind::Unlimited),
                 ("drop-tail", QueueKind::DropTail),
+                ("codel", QueueKind::Managed(ManagedKind::CoDel)),
+                ("fq-codel", QueueKind::Managed(ManagedKind::FqCoDel)),
+                ("pie", QueueKind::Managed(ManagedKind::Pie)),
                 ("port", QueueKind::Port),
             ],
         )
     });
     let resend_after_ns = link.get("resend_after", errors, value::time_ns);
+    let managed = match kind {
+        QueueKind::Managed(kind) => Some(kind),
+        _ => None,
+    };
+    medium::refuse_others(managed, link, errors);
     match (kind, packets) {
+        (QueueKind::Managed(kind), packets) => {
+            Some(Queue::Managed(medium::managed(kind, packets, link, errors)))
+        }
         (QueueKind::Unlimited, None) => Some(Queue::Unlimited),
         (QueueKind::Unlimited, Some(_)) => {
             let message = "an unlimited queue has no limit: remove it, or write \
@@ -241,7 +262,22 @@ fn read_flow(
         _ => Vec::new(),
     };
     let group = draft.plan.groups.iter().position(|known| known.name == group)?;
-    draft.flow(Flow { group, route, back, max_wait_ns, edge, service, hosts, traffic });
+    let copies = flow.or("count", 1, errors, |v| value::whole32(v, 1..=COUNT_MAX));
+    for copy in 0..u64::from(copies) {
+        // Copies have services and hosts of their own, unless the scenario names them.
+        let own =
+            |key: &str, number: u64| if flow.has(key) { number } else { number + (copy << 33) };
+        draft.flow(Flow {
+            group,
+            route: route.clone(),
+            back: back.clone(),
+            max_wait_ns,
+            edge,
+            service: own("service", service),
+            hosts: own("hosts", hosts),
+            traffic: traffic.clone(),
+        });
+    }
     Some(())
 }
 

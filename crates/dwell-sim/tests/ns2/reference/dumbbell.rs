@@ -73,6 +73,7 @@ fn both_directions(
             frame_ns_min: 0,
             queue: Queue::DropTail(DropTail { packets: Some(50), bytes: None }),
             restored: false,
+            medium: dwell_sim::plan::Medium::default(),
         });
         plan.links.len() - 1
     };

@@ -101,6 +101,7 @@ fn add_link(plan: &mut Plan, from: usize, to: usize, queue: Queue) -> usize {
         frame_ns_min: 0,
         queue,
         restored: false,
+        medium: dwell_sim::plan::Medium::default(),
     });
     plan.links.len() - 1
 }
