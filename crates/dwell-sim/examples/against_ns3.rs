@@ -147,7 +147,7 @@ impl Case {
             ),
         };
         let mut text = format!(
-            "[run]\nwarm_up = \"{FROM_S}s\"\nmeasure = \"{}s\"\ndrain = \"0s\"\n\
+            "[about]\ntitle = \"a bottleneck\"\n[run]\nwarm_up = \"{FROM_S}s\"\nmeasure = \"{}s\"\ndrain = \"0s\"\n\
              [topology]\nkind = \"graph\"\n[link.slow]\nfrom = \"l\"\nto = \"r\"\nrate = \"{rate}\"\n\
              delay = \"{quarter:.0}us\"\n{queue}\n{loss}\n\
              [link.slow-back]\nfrom = \"r\"\nto = \"l\"\nrate = \"{rate}\"\ndelay = \"{quarter:.0}us\"\n",
@@ -174,7 +174,7 @@ impl Case {
         let metrics = outcome.metrics();
         let get = |name: &str| metrics.get(name).copied().unwrap_or(0.0);
         let is_tcp = self.poisson == 0.0;
-        let rate = if is_tcp { get("throughput_bps") } else { get("all.goodput_bps") };
+        let rate = if is_tcp { get("throughput_bps") } else { get("slow.rate_bps") };
         let fairness = if is_tcp { get("jain") } else { 1.0 };
         [
             rate,
@@ -185,9 +185,15 @@ impl Case {
         ]
     }
 
-    /// The time of a packet on the link, which ns-3's queue of one packet adds behind the discipline.
+    /// What packets wait for in ns-3's device, which has a queue of one packet behind the discipline. Those that are
+    /// managed see the wait before it only, so that with TCP, which follows their drops, that is compared.
     fn behind_s(&self) -> f64 {
-        if self.queue == "fifo" { 1_500.0 * 8.0 / (self.mbps * 1e6) } else { 0.0 }
+        let packet_s = 1_500.0 * 8.0 / (self.mbps * 1e6);
+        match (self.queue, self.poisson > 0.0) {
+            (_, true) => packet_s * (self.poisson / self.mbps).min(1.0),
+            ("fifo", false) => packet_s,
+            _ => 0.0,
+        }
     }
 }
 

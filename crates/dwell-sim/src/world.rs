@@ -27,7 +27,9 @@ use crate::world::packets::{NONE, Packet, Packets, UNCOMPRESSED};
 use crate::world::statistics::Statistics;
 pub(crate) use check::check;
 
+mod actors;
 mod check;
+mod contents;
 mod fifo;
 mod flow;
 mod link;
@@ -41,6 +43,7 @@ mod served;
 mod statistics;
 mod varying;
 
+pub use contents::{Content, Contents, Described};
 pub use statistics::EXCESS_BIN_NS;
 
 /// A network, its traffic, and the time.
@@ -57,6 +60,7 @@ pub struct World {
     acks: flow::Acks,
     statistics: Statistics,
     rng: Rng,
+    contents: contents::Carried,
     check_invariants: bool,
     events: u64,
     /// Packets that a queue has dropped just now; kept for its storage.
@@ -100,7 +104,7 @@ impl World {
         let mut links = link::links(plan, seed)?;
         let mut flows = flow::flows(plan, seed)?;
         route::mark_known_paths(plan, &mut links);
-        let (actors, shuffled_from) = number_actors(&mut links, &mut flows);
+        let (actors, shuffled_from) = actors::number_actors(&mut links, &mut flows);
         let agenda = Agenda::new(actors.numbers, shuffled_from, plan.ties, seed);
         let end_ns = plan.window.until_ns.saturating_add(plan.window.drain_ns);
         if end_ns >= agenda.end_ns() {
@@ -120,6 +124,7 @@ impl World {
             acks: flow::Acks::default(),
             statistics: Statistics::new(plan),
             rng: Rng::stream(seed, stream::COMPRESSORS),
+            contents: contents::Carried::default(),
             check_invariants: plan.check_invariants,
             events: 0,
             discarded: Vec::new(),
@@ -128,6 +133,13 @@ impl World {
         };
         world.start();
         Ok(world)
+    }
+
+    /// Gives the packets contents, which decide what becomes of them at ports.
+    #[must_use]
+    pub fn with_contents(mut self, contents: Box<dyn Contents>) -> Self {
+        self.contents = contents::Carried(Some(contents));
+        self
     }
 
     /// Runs to the end.
@@ -213,13 +225,15 @@ impl World {
         let Sending::Open(open) = &mut flow.sending else { return };
         let Some((sent_ns, bytes)) = open.pending else { return };
         let (group, hop) = (flow.group, open.own_links);
+        let detail = open.number;
+        open.number = open.number.wrapping_add(1);
         self.statistics.sent(group, sent_ns, bytes);
         let id = self.packets.insert(Packet {
             sent_ns,
             bytes,
             original_bytes: bytes,
             flow: n,
-            detail: 0,
+            detail,
             next: NONE,
             compressor: UNCOMPRESSED,
             hop,
@@ -550,77 +564,4 @@ fn link_outcomes(links: &mut [LinkState], window: Window) -> Vec<crate::outcome:
         Some(outcome)
     };
     links.iter_mut().filter_map(outcome).collect()
-}
-
-/// The actors of a world.
-#[derive(Debug, Default)]
-struct Actors {
-    /// Those that may act, in the order of their numbers.
-    acting: Vec<Actor>,
-    numbers: Vec<u32>,
-    next_number: u32,
-}
-
-/// In place of an actor that never acts.
-const NOBODY: u32 = u32::MAX;
-
-impl Actors {
-    /// Gives the next number to an actor, and returns its place on the agenda if it `acts`. Numbers decide
-    /// ties, so that they must not depend on who acts.
-    fn number(&mut self, actor: Actor, acts: bool) -> u32 {
-        let number = self.next_number;
-        self.next_number += 1;
-        if !acts {
-            return NOBODY;
-        }
-        self.acting.push(actor);
-        self.numbers.push(number);
-        (self.acting.len() - 1) as u32
-    }
-}
-
-/// Gives each actor its number and its place on the agenda, and returns the first number from which on
-/// chance decides ties.
-fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Actors, u32) {
-    let mut actors = Actors::default();
-    for (n, link) in links.iter_mut().enumerate() {
-        match &mut link.kind {
-            LinkKind::Port(port) => {
-                port.transmitter_actor = actors.number(Actor::Transmitter(n as u32), true);
-            }
-            LinkKind::Served(state) => {
-                state.transmitter_actor = actors.number(Actor::Served(n as u32), true);
-            }
-            LinkKind::Fifo(_) => {}
-        }
-    }
-    for (n, link) in links.iter_mut().enumerate() {
-        if let LinkKind::Port(port) = &mut link.kind {
-            port.compress_actor = actors.number(Actor::Compress(n as u32), port.compresses());
-            port.timer_actor = actors.number(Actor::PortTimer(n as u32), port.holds);
-            if port.known_rate.is_some() {
-                port.rate_actor = actors.number(Actor::Rate(n as u32), true);
-            }
-        }
-    }
-    let shuffled_from = actors.next_number;
-    let mut is_passed = vec![false; links.len()];
-    for &own in flows.iter().flat_map(FlowState::own_links) {
-        is_passed[own as usize] = true;
-    }
-    for (n, link) in links.iter_mut().enumerate() {
-        if !link.path_is_known {
-            link.pipe_actor = actors.number(Actor::Pipe(n as u32), !is_passed[n]);
-        }
-        if let LinkKind::Port(port) = &mut link.kind {
-            port.resend_actor = actors.number(Actor::Resend(n as u32), port.resends());
-        }
-    }
-    for (n, flow) in flows.iter_mut().enumerate() {
-        flow.actor = match flow.sending {
-            Sending::Open(_) => actors.number(Actor::Source(n as u32), true),
-            Sending::Tcp(_) => actors.number(Actor::Connection(n as u32), true),
-        };
-    }
-    (actors, shuffled_from)
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "scenarios/media.rs"]
+mod media;
+
 use std::collections::HashMap;
 
 use dwell_policy::{Accounts, Scheme};

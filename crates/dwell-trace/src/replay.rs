@@ -11,6 +11,7 @@
 //! capture and settings alone; with a measured one, the codecs' time on this machine goes into
 //! it.
 
+mod batches;
 pub mod class;
 pub mod compress;
 pub mod content;
@@ -22,6 +23,7 @@ pub mod merge;
 pub mod report;
 #[cfg(test)]
 pub(crate) mod samples;
+pub mod simulated;
 #[cfg(test)]
 mod tests;
 pub mod timeline;

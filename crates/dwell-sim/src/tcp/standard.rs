@@ -214,7 +214,8 @@ impl Standard {
     }
 
     fn grow(&mut self, now_ns: u64, newly: u64) {
-        if newly == 0 {
+        // Not in the window of data in which it was reduced for a mark.
+        if newly == 0 || self.acked < self.reduced_to {
             return;
         }
         if self.acked == newly && self.grow_after_syn {

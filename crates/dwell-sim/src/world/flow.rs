@@ -43,6 +43,8 @@ pub(crate) struct Open {
     /// The number of first links that are passed without events.
     pub(crate) own_links: u8,
     own: Vec<OwnLink>,
+    /// The number of the next packet.
+    pub(crate) number: u32,
     /// The next packet: when it is sent, and its size.
     pub(crate) pending: Option<(u64, u32)>,
 }
@@ -203,7 +205,7 @@ fn open(plan: &Plan, uses: &[usize], (n, seed): (usize, u64), source: Source) ->
             free: Moment::at(0),
         })
         .collect();
-    Open { source, own_links: own_links as u8, own, pending: None }
+    Open { source, own_links: own_links as u8, own, number: 0, pending: None }
 }
 
 impl Connection {

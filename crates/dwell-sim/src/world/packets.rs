@@ -15,7 +15,7 @@ pub(crate) struct Packet {
     /// Its flow.
     pub flow: u32,
     /// For TCP: the number of the segment and if it is [marked](Self::mark), or the place of the
-    /// acknowledgement's contents.
+    /// acknowledgement's contents. For other sources: its number.
     pub detail: u32,
     /// The next packet of its unit, or [`NONE`]. Free places are chained by it too.
     pub next: u32,

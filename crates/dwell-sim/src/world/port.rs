@@ -15,6 +15,7 @@ use crate::moment::{Moment, Span};
 use crate::outcome::PortOutcome;
 use crate::plan::{CompressionModel, PortPlan, Window};
 use crate::world::World;
+use crate::world::contents::Content;
 use crate::world::flow::FlowState;
 use crate::world::link::LinkKind;
 use crate::world::packets::{NONE, Packets, UNCOMPRESSED};
@@ -236,7 +237,7 @@ impl World {
         let flow = &self.flows[packet.flow as usize];
         let link = &mut self.links[n as usize];
         let LinkKind::Port(state) = &mut link.kind else { return };
-        let arrival = Arrival {
+        let mut arrival = Arrival {
             id: PacketId(id),
             bytes: packet.bytes,
             source: CLASS,
@@ -249,6 +250,13 @@ impl World {
             group: flow.gather_key(packet.back, packet.hop),
             max_wait_ns: flow.max_wait_ns,
         };
+        if let Some(contents) = &mut self.contents.0 {
+            let content = content_of(packet);
+            let now = Instant::from_ns(now_ns);
+            if let Some(described) = contents.describe(now, n as usize, content) {
+                described.apply(&mut arrival);
+            }
+        }
         let (group, sent_ns) = (flow.group, packet.sent_ns);
         let counts = self.statistics.in_window(sent_ns);
         state.outcome.arrived[group] += u64::from(counts);
@@ -308,6 +316,16 @@ impl World {
     fn compress(&mut self, n: u32, job: Job) {
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
         let Some(&PacketId(first)) = state.port.batch().first() else { return };
+        if let Some(contents) = &mut self.contents.0 {
+            let batch: Vec<Content> =
+                state.port.batch().iter().map(|id| content_of(&self.packets[id.0])).collect();
+            let what = (&job, &state.port.config().frame);
+            let now = Instant::from_ns(self.now.ns);
+            if let Some((outcome, took_ns)) = contents.compress(now, n as usize, &batch, what) {
+                state.compressing = Some((job.id, outcome, took_ns));
+                return self.agenda.set(state.compress_actor, self.now.after(Span::of(took_ns)));
+            }
+        }
         let (group, bytes) = (self.flows[self.packets[first].flow as usize].group, job.bytes);
         let (ratio, took_ns) = cost(&state.model, group, bytes, &mut self.rng);
         let to_bytes = compressed_bytes(bytes, ratio);
@@ -455,7 +473,12 @@ impl World {
     }
 }
 
-/// All simulated traffic is of one class: UDP to the discard port.
+/// The content of a packet.
+fn content_of(packet: &crate::world::packets::Packet) -> Content {
+    Content { flow: packet.flow as usize, number: packet.detail as usize }
+}
+
+/// All simulated traffic without contents is of one class: UDP to the discard port.
 const CLASS: ClassKey = ClassKey::new(17, 9);
 
 /// Spreads small numbers over all bits, as hashes of real flows are.

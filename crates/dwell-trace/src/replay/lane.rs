@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use dwell_base::{Instant, Rate};
-use dwell_drive::{Driven, FlowHistories, Slab, World, drain, gather};
+use dwell_drive::{Driven, Slab, World, drain};
 use dwell_policy::{
-    Action, ClassKey, ConfigError, DropReason, Event, FrameUnit, Gather, Job as PortJob, JobId,
-    Objective, Outcome, Packet, PacketId, Port, PortConfig,
+    Action, ClassKey, ConfigError, DropReason, Event, FrameUnit, Job as PortJob, JobId, Objective,
+    Outcome, Packet, PacketId, Port, PortConfig,
 };
 use dwell_report::Histogram;
 
-use super::compress::{Compress, Job};
+use super::batches::Batches;
+use super::compress::Compress;
 use super::timeline::Timeline;
-use crate::contexts::WINDOW_LOG;
-
-/// What a context takes, with its ring, its window and tables of medium size.
-const CONTEXT_BYTES: usize = 6 << WINDOW_LOG;
 
 const NEVER_NS: u64 = u64::MAX;
 
@@ -77,7 +74,6 @@ pub struct ClassTally {
 /// Time goes from event to event: the end of a transmission, the end of a compression, a deadline
 /// of the port, an arrival; simultaneous events happen in this order, as in the simulator.
 pub struct Lane {
-    gather: Gather,
     holds: bool,
     timer_ns: u64,
     world: Virtual,
@@ -86,19 +82,15 @@ pub struct Lane {
 /// The port of a lane, and what is around it.
 struct Virtual {
     port: Driven,
-    /// Which flows refer to themselves alone, as in relays.
-    flows: FlowHistories,
-    compress: Box<dyn Compress>,
+    batches: Batches,
     rate: Rate,
     keeps_bytes: bool,
-    columnar: bool,
     waits_ns_max: Vec<u64>,
     now_ns: u64,
     transmitter_ns: u64,
     compress_ns: u64,
     compressing: Option<(JobId, Outcome, u64)>,
     packets: Slab<Held>,
-    block: Vec<u8>,
     result: LaneResult,
 }
 
@@ -128,24 +120,22 @@ impl Lane {
         let scheme = setup.port.scheme;
         let holds = scheme.fills_frames() || setup.port.objective != Objective::Time;
         let classes = setup.waits_ns_max.iter().map(|_| ClassTally::default()).collect();
+        let LaneSetup { compress, columnar, chosen_contexts, .. } = setup;
+        let batches = Batches::new(scheme.gather(), compress, columnar, chosen_contexts);
         Ok(Self {
-            gather: scheme.gather(),
             holds,
             timer_ns: NEVER_NS,
             world: Virtual {
                 port: Driven::new(setup.port)?,
-                compress: setup.compress,
+                batches,
                 rate: setup.rate,
                 keeps_bytes: scheme.compresses(),
-                columnar: setup.columnar,
                 waits_ns_max: setup.waits_ns_max,
                 now_ns: 0,
                 transmitter_ns: NEVER_NS,
                 compress_ns: NEVER_NS,
                 compressing: None,
                 packets: Slab::default(),
-                block: Vec::new(),
-                flows: FlowHistories::new(setup.chosen_contexts),
                 result: LaneResult { classes, ..LaneResult::default() },
             },
         })
@@ -174,16 +164,7 @@ impl Lane {
             service: packet.source.min(packet.destination),
             class,
         });
-        let wait_ns_max = class.map(|class| self.world.waits_ns_max[usize::from(class)]);
-        let group = match self.gather {
-            Gather::Service => packet.service,
-            Gather::HostPair if !packet.looks_random => {
-                self.world.flows.group_of(self.world.now(), packet.hosts, packet.flow, bytes)
-            }
-            Gather::HostPair => packet.hosts,
-            Gather::Edge => 0, // the link leads to one peer
-            _ => packet.flow,
-        };
+        let group = self.world.batches.group_of(self.world.now(), packet);
         let arrival = Packet {
             id,
             bytes,
@@ -191,7 +172,7 @@ impl Lane {
             destination: packet.destination,
             flow: packet.flow,
             group,
-            max_wait_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
+            max_wait_ns: Batches::max_wait_ns(packet, &self.world.waits_ns_max),
             batch_bytes_max: u32::MAX,
             looks_random: packet.looks_random,
             takes_mark: false,
@@ -268,30 +249,13 @@ impl World for Virtual {
         let Some(&first) = port.batch().first() else { return };
         let packets = &self.packets;
         let bytes = |&id: &PacketId| packets.get(id).bytes.as_deref().unwrap_or_default();
-        let is_columnar = self.columnar && job.packets > 1;
-        gather(port.batch().iter().map(bytes), is_columnar, &mut self.block);
-        let frame = &port.config().frame;
-        let packets = job.packets;
-        // One byte less than the packets, with a header: a result that doesn't fit is not smaller.
-        let header = frame.compressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
-        let room = self.block.len().saturating_sub(header + 1);
-        let class = self.packets.get(first).service;
-        let compressed =
-            self.compress.compress(Job { class, bytes: &self.block, room, context: job.context });
-        let gains = |len: usize| frame.gains(len as u32, (packets, job.bytes));
-        let outcome = match compressed.len {
-            Ok(Some(len)) if compressed.in_context => {
-                let (group, bytes) = (job.context.unwrap_or_default(), u64::from(job.bytes));
-                let (now, flow) = (Instant::from_ns(self.now_ns), self.packets.get(first).flow);
-                self.flows.compressed(now, (group, flow), (bytes, len as u64), CONTEXT_BYTES);
-                Outcome::Committed(len as u32)
-            }
-            Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),
-            Ok(_) => Outcome::NotSmaller,
-            Err(_) => Outcome::Failed,
-        };
-        self.compressing = Some((job.id, outcome, compressed.took_ns));
-        self.compress_ns = self.now_ns.saturating_add(compressed.took_ns);
+        let first = (packets.get(first).service, packets.get(first).flow);
+        let what = (&job, &port.config().frame);
+        let now = Instant::from_ns(self.now_ns);
+        let batch = port.batch().iter().map(bytes);
+        let (outcome, took_ns) = self.batches.compress(now, batch, what, first);
+        self.compressing = Some((job.id, outcome, took_ns));
+        self.compress_ns = self.now_ns.saturating_add(took_ns);
     }
 
     fn send(&mut self) {

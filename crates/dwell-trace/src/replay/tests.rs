@@ -17,7 +17,7 @@ use crate::sides::Ends;
 
 /// A link of 2 Mbit/s that gets about 3 in bursts: half text, a quarter noise, a quarter
 /// small messages.
-fn capture(packets: usize) -> Vec<(u64, Vec<u8>)> {
+pub(super) fn capture(packets: usize) -> Vec<(u64, Vec<u8>)> {
     let mut rng = Rng::from_seed(11);
     let mut at_ns = 1_700_000_000_000_000_000;
     let text = "the quick brown fox jumps over the lazy dog, and the dog does not mind; ";
@@ -46,11 +46,11 @@ fn capture(packets: usize) -> Vec<(u64, Vec<u8>)> {
         .collect()
 }
 
-fn given() -> Cost {
+pub(super) fn given() -> Cost {
     Cost::Given(GivenCost { unit_ns: 5_000, byte_ps: 3_000 })
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings::new(Link::ethernet(Rate::from_mbps(2)))
 }
 
