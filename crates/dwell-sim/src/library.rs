@@ -1,4 +1,4 @@
-//! The scenarios of the papers, which are built into the program.
+//! The scenarios of the papers, and worked ones beyond them, which are built into the program.
 
 use dwell_base::FileErrors;
 
@@ -56,6 +56,26 @@ pub const ENTRIES: &[Entry] = entries![
     "sawabe/table-9",
 ];
 
+/// Worked scenarios: links and traffic that the papers don't have.
+pub const WORKED: &[Entry] = entries![
+    "worked/lte",
+    "worked/satellite",
+    "worked/lora-gateway",
+    "worked/bursty-loss",
+    "worked/hub",
+    "worked/transfers",
+    "worked/outage",
+    "worked/jitter",
+    "worked/marks",
+    "worked/windows",
+    "worked/branch-office",
+];
+
+/// Returns all of both.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    ENTRIES.iter().chain(WORKED)
+}
+
 impl Entry {
     /// Reads the scenario.
     ///
@@ -69,14 +89,14 @@ impl Entry {
 }
 
 /// Returns the scenarios that a word selects: `all`, a paper (`shimamura`), or a figure of one
-/// (`shimamura/fig-8`). None if there are none.
+/// (`shimamura/fig-8`); `worked` selects the worked ones, which `all` does not. None if there are none.
 pub fn find(word: &str) -> Vec<Entry> {
     let paper = format!("{word}/");
-    ENTRIES
-        .iter()
-        .filter(|entry| word == "all" || entry.id == word || entry.id.starts_with(&paper))
-        .copied()
-        .collect()
+    let is_meant = |entry: &&Entry| entry.id == word || entry.id.starts_with(&paper);
+    match word {
+        "all" => ENTRIES.to_vec(),
+        _ => all().filter(is_meant).copied().collect(),
+    }
 }
 
 #[cfg(test)]
@@ -85,12 +105,13 @@ mod tests {
 
     #[test]
     fn every_scenario_can_be_read() {
-        for entry in ENTRIES {
+        for entry in all() {
             for is_quick in [false, true] {
                 let scenario = entry.read(&Options { is_quick, ..Options::default() });
                 let scenario = scenario.unwrap_or_else(|errors| panic!("{errors}"));
                 assert!(!scenario.points.is_empty(), "{}", entry.id);
-                assert!(!scenario.about.paper.is_empty(), "{}", entry.id);
+                let is_worked = WORKED.contains(entry);
+                assert_eq!(scenario.about.paper.is_empty(), is_worked, "{}", entry.id);
             }
         }
     }
@@ -118,6 +139,7 @@ mod tests {
         assert_eq!(find("all").len(), ENTRIES.len());
         assert_eq!(find("shimamura/fig-8").len(), 1);
         assert!(find("shimamura").len() > 5);
+        assert_eq!(find("worked").len(), WORKED.len());
         assert!(find("fig").is_empty());
     }
 }

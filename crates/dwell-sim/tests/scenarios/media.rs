@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dwell_sim::World;
 use dwell_sim::scenario::{Options, Scenario};
+use dwell_sim::{World, library};
 
 /// Runs a scenario of one link `l`, with these keys, and a flow `f` with those.
 fn run(link: &str, flow: &str) -> BTreeMap<String, f64> {
@@ -146,4 +146,20 @@ fn what_makes_no_sense_is_refused() {
     refused("rate_walk = { sigma = 9 }", OVERLOAD, "from 0 to 5");
     refused("", &tcp("sack1", "ecn = true"), "takes no marks");
     refused("", &tcp("bbr", "bytes = 0"), "from 1 to");
+}
+
+/// In their quick variants; the numbers are for people.
+#[test]
+fn worked_scenarios_run_and_deliver() {
+    for entry in library::WORKED {
+        let options = Options { is_quick: true, ..Options::default() };
+        let scenario = entry.read(&options).unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(!scenario.figures.is_empty(), "{}", entry.id);
+        for point in &scenario.points {
+            let outcome = World::new(&point.plan, 1).expect("a possible plan").run();
+            for group in &outcome.groups {
+                assert!(group.delivered > 0, "{}: {}", entry.id, group.name);
+            }
+        }
+    }
 }

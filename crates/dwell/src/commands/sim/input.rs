@@ -15,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads the scenario of this name, or in this file.
 pub(super) fn scenario(name: &str, options: &Options) -> anyhow::Result<Scenario> {
-    if let Some(entry) = library::ENTRIES.iter().find(|entry| entry.id == name) {
+    if let Some(entry) = library::all().find(|entry| entry.id == name) {
         return entry.read(options).map_err(|errors| reported(&errors));
     }
     let path = Path::new(name);
@@ -54,7 +54,7 @@ fn is_file_name(name: &str) -> bool {
 
 /// Returns the message for a word that is no scenario.
 pub(super) fn unknown(word: &str) -> String {
-    let ids: Vec<&str> = library::ENTRIES.iter().map(|entry| entry.id).collect();
+    let ids: Vec<&str> = library::all().map(|entry| entry.id).collect();
     let hint = match nearest(word, &ids) {
         Some(id) => format!("did you mean {id}?"),
         None => "`dwell sim list` lists all".to_owned(),

@@ -31,7 +31,7 @@ pub(super) struct List {
 impl List {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(name) = self.show {
-            let entry = library::ENTRIES.iter().find(|entry| entry.id == name);
+            let entry = library::all().find(|entry| entry.id == name);
             let Some(entry) = entry else {
                 anyhow::bail!("{}", input::unknown(&name));
             };
@@ -45,7 +45,7 @@ impl List {
             Column::right("points"),
             Column::right("runs"),
         ]);
-        for entry in library::ENTRIES {
+        for entry in library::all() {
             let scenario = entry.read(&Options::default())?;
             table.row([
                 entry.id.to_owned(),
