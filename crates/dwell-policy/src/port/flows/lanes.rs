@@ -9,6 +9,11 @@ use super::codel::{CoDel, Grant};
 use super::unit::Entry;
 use crate::port::mixer::Mixer;
 
+/// New flows go first, but may not send more than so many times what those that have waited send meanwhile, nor
+/// begin with more than so many shares of a round. RFC 8290 lets them go first without an end: where each message has
+/// a connection of its own, others would never send.
+const NEW_PART: i64 = 2;
+
 /// Which list a flow is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum List {
@@ -54,6 +59,8 @@ pub(super) struct Lanes {
     bytes: u64,
     /// Of flows in the list of new ones.
     new_bytes: u64,
+    /// The bytes that new flows have sent beyond their part, while others had turns.
+    new_in_turn: i64,
 }
 
 impl Lanes {
@@ -68,6 +75,7 @@ impl Lanes {
             packets: 0,
             bytes: 0,
             new_bytes: 0,
+            new_in_turn: 0,
         }
     }
 
@@ -132,8 +140,9 @@ impl Lanes {
     /// The flow whose turn it is; with `skips_new`, of those that have waited before.
     pub(super) fn next(&mut self, skips_new: bool) -> Option<u32> {
         loop {
+            let are_due = self.new_in_turn >= NEW_PART * self.quantum_bytes && !self.old.is_empty();
             let at = match self.new.front() {
-                Some(&at) if !skips_new => at,
+                Some(&at) if !skips_new && !are_due => at,
                 _ => *self.old.front()?,
             };
             let lane = &mut self.lanes[at as usize];
@@ -244,6 +253,12 @@ impl Lanes {
     pub(super) fn charge(&mut self, at: u32, link_bytes: u64) {
         let lane = &mut self.lanes[at as usize];
         lane.deficit = lane.deficit.saturating_sub_unsigned(link_bytes);
+        let is_before_others = lane.list == List::New && !self.old.is_empty();
+        let link_bytes = i64::try_from(link_bytes).unwrap_or(i64::MAX);
+        self.new_in_turn = match is_before_others {
+            true => self.new_in_turn.saturating_add(link_bytes),
+            false => (self.new_in_turn - NEW_PART.saturating_mul(link_bytes)).max(0),
+        };
     }
 
     /// Takes the first packet of the flow of which the most waits.
@@ -263,6 +278,7 @@ impl Lanes {
         }
         self.by_flow.clear();
         (self.packets, self.bytes, self.new_bytes) = (0, 0, 0);
+        self.new_in_turn = 0;
     }
 
     /// All packets that wait; counts again what is counted.

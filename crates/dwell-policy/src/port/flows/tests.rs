@@ -80,6 +80,38 @@ fn frame(port: &Port) -> Vec<u32> {
     frame.units.iter().map(|unit| unit.id.0).chain(followers).collect()
 }
 
+/// Each message has a connection of its own, and they take more than the link: one that lasts has its turns all the same.
+#[test]
+fn new_flows_without_an_end_leave_old_ones_their_turns() {
+    let mut port = port(u64::from(u32::MAX)); // nothing is worth compressing
+    let (mut sent_old, mut sent_new) = (0, 0);
+    for ms in 0..2_000u32 {
+        let now = at(ms.into());
+        // The link takes 1,250 bytes a millisecond; 1,800 come, 200 of them of the flow that lasts.
+        arrive(&mut port, now, packet(10 * ms, 7, 200));
+        for nth in 1..=8 {
+            arrive(&mut port, now, packet(10 * ms + nth, u64::from(10 * ms + nth) + 1_000, 200));
+        }
+        ready(&mut port, now);
+        while let Some(wanted) = port.ask(now) {
+            match wanted {
+                Wanted::Send => {
+                    for id in frame(&port) {
+                        let is_old = id % 10 == 0;
+                        *(if is_old { &mut sent_old } else { &mut sent_new }) +=
+                            u32::from(ms > 100);
+                    }
+                }
+                Wanted::Compress(_) | Wanted::CompressBatch => done(&mut port, 1_000_000_000),
+                _ => {}
+            }
+        }
+    }
+    let share = f64::from(sent_old) / f64::from(sent_old + sent_new);
+    assert!(share > 0.1, "{sent_old} and {sent_new}");
+    assert!(sent_new > sent_old, "{sent_old} and {sent_new}");
+}
+
 #[test]
 fn an_idle_link_gets_a_small_packet_at_once() {
     let mut port = port(1_000);
