@@ -5,8 +5,8 @@
 //! | 1 | open | [target](crate::target::Target::encode) |
 //! | 2 | opened | the egress' own address towards the target, in the same form |
 //! | 3 | refused | reason (1 byte), text |
-//! | 4 | offer | flags (1 byte), length of all files (8; all ones: not known), their number (8), name |
-//! | 5 | accept | 1 byte: 1 if the sender is to ask before it sends |
+//! | 4 | offer | flags (1 byte), window (1), length of all files (8; all ones: not known), their number (8), name |
+//! | 5 | accept | 1 byte: 1 if the sender is to ask before it sends; window (1) |
 //! | 7 | done | entries that the receiver has left out (8 bytes), files that it has kept (8) |
 //! | 8 | have | an answer to what the sender asks |
 //!
@@ -24,6 +24,8 @@ use crate::transfer::{Have, Offer};
 pub const MESSAGE_BYTES_MAX: usize = 3 + Have::BYTES_MAX;
 /// The longest body of all messages but one.
 const BODY_BYTES_MAX: usize = 512;
+/// The longest window of a transfer, as a binary logarithm.
+const WINDOW_LOG2_MAX: u8 = 27;
 /// The kind of the one that may be longer.
 const HAVE: u8 = 8;
 
@@ -100,6 +102,8 @@ pub enum Message {
     Accept {
         /// True if some of it may be there, for which the sender is to ask.
         asks: bool,
+        /// The receiver holds so many bytes of what comes, as a binary logarithm; 0 if none.
+        window_log2: u8,
     },
     /// All was received, is what was sent, and is stored.
     Done {
@@ -149,13 +153,14 @@ impl Message {
             }
             Self::Offer(offer) => {
                 body.push(u8::from(offer.is_eager) | u8::from(offer.is_tree) << 1);
+                body.push(offer.window_log2);
                 body.extend(offer.bytes.unwrap_or(u64::MAX).to_be_bytes());
                 body.extend(offer.files.to_be_bytes());
                 body.extend(cut(&offer.name).as_bytes());
                 4
             }
-            Self::Accept { asks } => {
-                body.push(u8::from(*asks));
+            Self::Accept { asks, window_log2 } => {
+                body.extend([u8::from(*asks), *window_log2]);
                 5
             }
             Self::Done { left_out, kept } => {
@@ -202,7 +207,7 @@ impl Message {
                 let text = read_text(text, TEXT_BYTES_MAX)?;
                 Ok(Self::Refused(reason.unwrap_or(Reason::Other), text))
             }
-            (4, [flags @ 0..=3, body @ ..]) => {
+            (4, [flags @ 0..=3, window_log2 @ (0 | 20..=WINDOW_LOG2_MAX), body @ ..]) => {
                 let (bytes, body) = read_number(body)?;
                 let (files, name) = read_number(body)?;
                 Ok(Self::Offer(Offer {
@@ -211,9 +216,12 @@ impl Message {
                     files,
                     is_tree: flags & 2 != 0,
                     is_eager: flags & 1 != 0,
+                    window_log2: *window_log2,
                 }))
             }
-            (5, [asks @ 0..=1]) => Ok(Self::Accept { asks: *asks == 1 }),
+            (5, [asks @ 0..=1, window_log2 @ (0 | 20..=WINDOW_LOG2_MAX)]) => {
+                Ok(Self::Accept { asks: *asks == 1, window_log2: *window_log2 })
+            }
             (7, body) => {
                 let (left_out, body) = read_number(body)?;
                 let (kept, body) = read_number(body)?;
@@ -281,9 +289,11 @@ mod tests {
                 .prop_map(|(reason, text)| Message::Refused(reason, text)),
             (prop::option::of(0..u64::MAX), any::<u64>(), "[a-zäöü]{0,80}", any::<[bool; 2]>())
                 .prop_map(|(bytes, files, name, [is_tree, is_eager])| {
-                    Message::Offer(Offer { name, bytes, files, is_tree, is_eager })
+                    let window_log2 = 27;
+                    Message::Offer(Offer { name, bytes, files, is_tree, is_eager, window_log2 })
                 }),
-            any::<bool>().prop_map(|asks| Message::Accept { asks }),
+            (any::<bool>(), 20u8..28)
+                .prop_map(|(asks, window_log2)| Message::Accept { asks, window_log2 }),
             (any::<u64>(), any::<u64>())
                 .prop_map(|(left_out, kept)| Message::Done { left_out, kept }),
             Just(Message::Have(Have::Same)),
@@ -293,7 +303,7 @@ mod tests {
     #[test]
     fn names_lead_nowhere() {
         for name in [&b"../x"[..], b"..", b".", b"a/b", b"\x1b[2J", b"\0", b"\xff"] {
-            let body = [&[0; 17][..], name].concat();
+            let body = [&[0; 18][..], name].concat();
             assert_eq!(Message::read(4, &body), Err(MessageError::Body), "{name:?}");
         }
     }
@@ -304,7 +314,7 @@ mod tests {
         assert_eq!(Message::decode(&[1, 2, 1]), Err(MessageError::Length(513)));
         assert_eq!(Message::decode(&[8, 0xff, 0xff]), Err(MessageError::Length(0xffff)));
         assert_eq!(Message::decode(&[0]), Err(MessageError::Kind(0)));
-        assert_eq!(Message::decode(&[5, 0, 1, 2]), Err(MessageError::Body));
+        assert_eq!(Message::decode(&[5, 0, 2, 2, 0]), Err(MessageError::Body));
         assert_eq!(Message::decode(&[3, 0, 0]), Err(MessageError::Body));
     }
 

@@ -15,6 +15,7 @@ mod part;
 mod place;
 mod receive;
 mod record;
+mod repeats;
 mod send;
 mod sink;
 mod source;

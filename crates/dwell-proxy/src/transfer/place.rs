@@ -48,6 +48,8 @@ pub struct Offer {
     pub is_tree: bool,
     /// True if it comes at once, and nothing is asked for.
     pub is_eager: bool,
+    /// The sender would refer to bytes that far back in what it sends, as a binary logarithm; 0 if not at all.
+    pub window_log2: u8,
 }
 
 /// The place, opened.

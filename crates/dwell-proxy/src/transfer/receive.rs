@@ -17,6 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::blocks::Have;
 use super::count::Count;
 use super::place::{Existing, Offer, Place};
+use super::repeats::{WINDOW_LOG2_MIN, window_log2};
 use super::sink::{Kept, Policy, Received, Sink, SinkError};
 use super::{
     Broken, Meter, PIECE_BYTES, PIECES_MAX, Progress, SILENCE_MAX, Summary, TransferError,
@@ -41,6 +42,8 @@ pub struct Receive {
     pub existing: Existing,
     /// True if symbolic links are made that lead out of what comes.
     pub allows_links_outside: bool,
+    /// The memory for what repeats at a long distance, in bytes.
+    pub memory_bytes_max: u64,
     /// The longest time that a sender has to show that it knows the key.
     pub handshake: Duration,
     /// True if it stays after the first transfer.
@@ -262,15 +265,22 @@ async fn receive_files(
     let _ = notes.send(Note::Begun(carrier.peer, offer.clone())).await;
     let policy = Policy { existing: job.existing, allows_links_outside: job.allows_links_outside };
     let count = Arc::new(Count::default());
-    let (sink, asks) = match Sink::open(&job.place, &offer, policy, Arc::clone(&count)) {
+    let (mut sink, asks) = match Sink::open(&job.place, &offer, policy, Arc::clone(&count)) {
         Ok(opened) => opened,
         Err(why) => {
             refuse(carrier, &why).await;
             return Err(TransferError::NoPlace(why));
         }
     };
+    let held = job.memory_bytes_max / if job.stays { TRANSFERS_MAX as u64 } else { 1 };
+    let window_log2 = match offer.is_eager {
+        true => WINDOW_LOG2_MIN,
+        false => window_log2(held),
+    };
+    let window_log2 = window_log2.min(offer.window_log2);
+    sink.hold(window_log2);
     let writer = place.insert(Writer::start(sink, &offer, count).map_err(RunError::from)?);
-    carrier.say(&Message::Accept { asks }).await?;
+    carrier.say(&Message::Accept { asks, window_log2 }).await?;
     let progress = |progress: &Progress| {
         // Another one follows.
         let _ = notes.try_send(Note::Progress(*progress));

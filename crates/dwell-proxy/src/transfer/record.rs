@@ -58,6 +58,8 @@ pub(super) enum Record {
     End(u64, [u8; 32]),
     /// What is there?
     Ask(Ask),
+    /// The next bytes of the file are so many that were so far back in all files that have come.
+    Repeat { distance: u32, bytes: u32 },
     /// What was asked for does not come, or not as a file.
     Skip,
 }
@@ -133,6 +135,10 @@ impl Record {
                 put_meta(out, ask.meta);
                 out.extend(ask.path.bytes());
             }
+            Self::Repeat { distance, bytes } => {
+                out.extend(distance.to_be_bytes());
+                out.extend(bytes.to_be_bytes());
+            }
             Self::Skip => {}
         }
         let len = (out.len() - at - HEADER_BYTES) as u32;
@@ -150,6 +156,7 @@ impl Record {
             Self::Ask(_) => 8,
             Self::Skip => 9,
             Self::Root(_) => 10,
+            Self::Repeat { .. } => 11,
         }
     }
 
@@ -195,6 +202,11 @@ impl Record {
             }),
             9 if body.0.is_empty() => Self::Skip,
             10 => Self::Root(body.rest_path()?),
+            11 => {
+                let distance = u32::from_be_bytes(body.array()?);
+                let bytes = body.0.try_into().map_err(|_| RecordError::Malformed)?;
+                Self::Repeat { distance, bytes: u32::from_be_bytes(bytes) }
+            }
             _ => return Err(RecordError::Malformed),
         })
     }
@@ -297,7 +309,7 @@ impl Records {
             let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
             let (is_known, max) = match kind {
                 DATA => (true, DATA_BYTES_MAX),
-                kind => ((1..=10).contains(&kind), BODY_BYTES_MAX),
+                kind => ((1..=11).contains(&kind), BODY_BYTES_MAX),
             };
             if !is_known {
                 return Err(RecordError::Kind(kind));
@@ -368,6 +380,8 @@ mod tests {
             ask.prop_map(|(path, meta, bytes, is_quick)| {
                 Record::Ask(Ask { path, bytes, meta, is_quick })
             }),
+            (any::<u32>(), any::<u32>())
+                .prop_map(|(distance, bytes)| Record::Repeat { distance, bytes }),
             Just(Record::Skip),
         ]
     }
@@ -434,7 +448,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(
-            kind in 0u8..12, len in 0u8..60, bytes in prop::collection::vec(any::<u8>(), 0..99),
+            kind in 0u8..13, len in 0u8..60, bytes in prop::collection::vec(any::<u8>(), 0..99),
         ) {
             let bytes = [&[kind, 0, 0, 0, len], &bytes[..]].concat();
             if let Ok((_, data, _)) = read(&bytes, 7) {

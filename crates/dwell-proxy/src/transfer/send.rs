@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::blocks::Have;
 use super::count::Count;
+use super::repeats::{Finder, WINDOW_LOG2_MIN, window_log2};
 use super::source::{Outlet, Recorder, Sent, Source, Stop};
 use super::{Meter, Offer, PIECES_MAX, Progress, SILENCE_MAX, Summary, TransferError};
 use crate::carrier::{Carrier, CarrierError};
@@ -38,6 +39,8 @@ pub struct Send {
     pub source: Source,
     /// Files with the same length and time as the receiver's are taken to be the same.
     pub is_quick: bool,
+    /// The memory for what repeats at a long distance, in bytes.
+    pub memory_bytes_max: u64,
     /// The receiver.
     pub to: Target,
     /// The protection of the connection.
@@ -74,7 +77,10 @@ async fn send_files(
 ) -> Result<Summary, TransferError> {
     let source = job.source;
     let is_short = source.bytes.is_some_and(|bytes| bytes <= EAGER_BYTES_MAX);
+    // A third of it is for places.
+    let window_log2 = window_log2(job.memory_bytes_max / 3 * 2);
     let offer = Offer {
+        window_log2,
         name: source.name.clone(),
         bytes: source.bytes,
         files: source.files,
@@ -83,7 +89,14 @@ async fn send_files(
     };
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
     let mut carrier = connect(&job.to, &job.security, &hello, &offer, job.connect).await?;
-    let asks = if offer.is_eager { false } else { accepted(&mut carrier).await? };
+    let (asks, window_log2) = match offer.is_eager {
+        // What every receiver holds.
+        true => (false, window_log2.min(WINDOW_LOG2_MIN)),
+        false => accepted(&mut carrier).await?,
+    };
+    let window_log2 = window_log2.min(offer.window_log2);
+    let finder =
+        (window_log2 > 0).then(|| Finder::new(window_log2, offer.bytes.unwrap_or(u64::MAX)));
 
     let config = job.compressing.sender_config(&carrier.theirs);
     let sender =
@@ -93,7 +106,7 @@ async fn send_files(
     let count = Arc::new(Count::default());
     let what = source.what.clone();
     let for_reader = asks.then_some(for_reader);
-    let read = read_aside(source, for_reader, job.is_quick, Arc::clone(&count));
+    let read = read_aside(source, for_reader, job.is_quick, finder, Arc::clone(&count));
     let mut sending = Sending {
         pieces: read.map_err(RunError::from)?,
         piece: Vec::new(),
@@ -182,10 +195,10 @@ fn not_connected(to: &Target, error: &CarrierError) -> TransferError {
     }
 }
 
-/// Waits until the offer is accepted; whether the receiver is to be asked what it has.
-async fn accepted(carrier: &mut Carrier) -> Result<bool, TransferError> {
+/// Waits until the offer is accepted; whether the receiver is to be asked what it has, and how much it holds.
+async fn accepted(carrier: &mut Carrier) -> Result<(bool, u8), TransferError> {
     match carrier.read_message().await? {
-        Message::Accept { asks } => Ok(asks),
+        Message::Accept { asks, window_log2 } => Ok((asks, window_log2)),
         other => Err(unexpected(other)),
     }
 }
@@ -219,12 +232,13 @@ fn read_aside(
     source: Source,
     answers: Option<blocking::Receiver<Have>>,
     is_quick: bool,
+    finder: Option<Finder>,
     count: Arc<Count>,
 ) -> io::Result<mpsc::Receiver<Piece>> {
     let (pieces, receiver) = mpsc::channel(PIECES_MAX);
     let read = move || {
         let mut outlet = Pieces(pieces);
-        let made = Recorder::new(answers, is_quick, &mut outlet, count).run(source);
+        let made = Recorder::new(answers, is_quick, finder, &mut outlet, count).run(source);
         // Nobody waits for it if the transfer has failed.
         let _ = outlet.0.blocking_send(match made {
             Ok(sent) => Piece::End(sent),

@@ -21,6 +21,7 @@ use super::entry::{EntryPath, Meta};
 use super::part::PartFile;
 use super::place::{Existing, Offer, Place, Site};
 use super::record::{Ask, FileEntry, Item, Record, RecordError, Records};
+use super::repeats::Ring;
 use super::tree::{kind, set_meta};
 
 /// Files that may have been asked for and not come.
@@ -102,6 +103,8 @@ pub(super) struct Sink {
     ready: Option<Ready>,
     received: Received,
     count: Arc<Count>,
+    /// The last bytes of what came; none if the sender does not refer to them.
+    ring: Option<Ring>,
 }
 
 #[derive(Debug)]
@@ -182,8 +185,14 @@ impl Sink {
             ready: None,
             received: Received::default(),
             count,
+            ring: None,
         };
         Ok((sink, asks))
+    }
+
+    /// Holds so many bytes, as a binary logarithm, of what comes, for what refers to them.
+    pub(super) fn hold(&mut self, window_log2: u8) {
+        self.ring = (window_log2 > 0).then(|| Ring::new(window_log2));
     }
 
     /// Where it goes, for messages.
@@ -226,7 +235,7 @@ impl Sink {
 
     fn record(&mut self, record: Record) -> Result<(), SinkError> {
         let belongs = match &record {
-            Record::Copy(_) | Record::End(..) => self.writing.is_some(),
+            Record::Copy(_) | Record::End(..) | Record::Repeat { .. } => self.writing.is_some(),
             _ => self.writing.is_none(),
         };
         if !belongs {
@@ -239,6 +248,7 @@ impl Sink {
             Record::Symlink(path, meta, target) => self.symlink(&path, &meta, &target),
             Record::HardLink(path, id) => self.hard_link(&path, id),
             Record::Copy(bytes) => self.copy(bytes),
+            Record::Repeat { distance, bytes } => self.repeat(distance, bytes),
             Record::End(bytes, blake3) => self.end(bytes, &blake3),
             Record::Skip => self.asked.pop_front().map(|_| ()).ok_or(SinkError::Order),
             Record::Ask(_) => Err(SinkError::Order),
@@ -488,7 +498,25 @@ impl Sink {
         Ok(())
     }
 
+    /// The next bytes are those that came so far back.
+    fn repeat(&mut self, distance: u32, bytes: u32) -> Result<(), SinkError> {
+        let mut left = bytes as usize;
+        while left > 0 {
+            let ring = self.ring.as_ref().ok_or(SinkError::Order)?;
+            let piece = ring.back(u64::from(distance), left.min(COPY_BYTES)).to_vec();
+            if piece.is_empty() {
+                return Err(SinkError::Order);
+            }
+            self.data(&piece)?;
+            left -= piece.len();
+        }
+        Ok(())
+    }
+
     fn data(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+        if let Some(ring) = &mut self.ring {
+            ring.push(bytes);
+        }
         let writing = self.writing.as_mut().ok_or(SinkError::Order)?;
         writing.hasher.update(bytes);
         match &mut self.target {

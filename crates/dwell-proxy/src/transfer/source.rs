@@ -17,6 +17,7 @@ use super::blocks::{Blocks, Have, read_full};
 use super::count::Count;
 use super::entry::{EntryPath, MODE_MASK, Meta};
 use super::record::{Ask, FileEntry, Record, put_data};
+use super::repeats::{Finder, Part};
 
 /// Files that are asked for ahead of what is sent.
 const AHEAD_MAX: usize = 128;
@@ -184,6 +185,8 @@ pub(super) struct Recorder<'a, O> {
     pub(super) is_quick: bool,
     pub(super) outlet: &'a mut O,
     pub(super) count: Arc<Count>,
+    /// Finds what was sent before; none if the receiver does not hold it.
+    finder: Option<Finder>,
     piece: Vec<u8>,
     /// What comes goes on at once, as more may come much later.
     is_pipe: bool,
@@ -203,11 +206,12 @@ impl<'a, O: Outlet> Recorder<'a, O> {
     pub(super) fn new(
         answers: Option<mpsc::Receiver<Have>>,
         is_quick: bool,
+        finder: Option<Finder>,
         outlet: &'a mut O,
         count: Arc<Count>,
     ) -> Self {
         let (piece, sent, links) = (Vec::new(), Sent::default(), HashMap::new());
-        Self { answers, is_quick, outlet, count, piece, is_pipe: false, sent, links }
+        Self { answers, is_quick, outlet, count, finder, piece, is_pipe: false, sent, links }
     }
 
     /// All of it.
@@ -424,8 +428,7 @@ impl<'a, O: Outlet> Recorder<'a, O> {
             self.copy(&mut copied)?;
             self.count.moved(len as u64);
             for data in block.chunks(READ_BYTES) {
-                put_data(&mut self.piece, data);
-                self.flush_if_long()?;
+                self.data(data)?;
             }
             if self.is_pipe {
                 self.flush()?;
@@ -436,6 +439,32 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         self.sent.blake3 = Some(blake3);
         self.put(&Record::End(at, blake3))?;
         Ok(())
+    }
+
+    /// The next bytes of a file; those that came before already are only pointed at.
+    fn data(&mut self, data: &[u8]) -> Result<(), Stop> {
+        let Some(finder) = &mut self.finder else {
+            put_data(&mut self.piece, data);
+            return self.flush_if_long();
+        };
+        let mut parts = Vec::new();
+        finder.find(data, &mut parts);
+        let mut rest = data;
+        for part in parts {
+            let len = match part {
+                Part::New(len) => len,
+                Part::Repeat { len, .. } => len as usize,
+            };
+            let (bytes, after) = rest.split_at(len);
+            rest = after;
+            match part {
+                Part::New(_) => put_data(&mut self.piece, bytes),
+                Part::Repeat { distance, len } => {
+                    Record::Repeat { distance, bytes: len }.put(&mut self.piece);
+                }
+            }
+        }
+        self.flush_if_long()
     }
 
     fn copy(&mut self, copied: &mut u64) -> Result<(), Stop> {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use dwell_base::ByteSize;
 use dwell_proxy::security::Security;
 use dwell_proxy::transfer::{
     Broken, Code, Event, Existing, FILE_PORT, Kept, Offer, OneTimeKey, Place, Receive, Summary,
@@ -67,6 +68,9 @@ pub(crate) struct Recv {
     /// Make symbolic links that lead out of what comes, too
     #[arg(long)]
     links_outside: bool,
+    /// The memory for what a sender may refer to again; with --keep a sixteenth of it for each transfer
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    memory_max: ByteSize,
     #[command(flatten)]
     protection: Protection,
     /// The longest time that a sender has to show that it knows the key
@@ -116,6 +120,7 @@ impl Recv {
             place,
             existing,
             allows_links_outside: self.links_outside,
+            memory_bytes_max: self.memory_max.0,
             handshake: self.handshake_time,
             stays: self.keep,
         };
@@ -370,7 +375,14 @@ mod tests {
         let offer = |name: &str, bytes, is_tree| {
             offered(
                 from,
-                &Offer { name: name.to_owned(), bytes, files: 2, is_tree, is_eager: true },
+                &Offer {
+                    name: name.to_owned(),
+                    bytes,
+                    files: 2,
+                    is_tree,
+                    is_eager: true,
+                    window_log2: 0,
+                },
             )
         };
         assert_eq!(offer("a\u{202e}b", None, false), "a?b from 192.0.2.7");

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use dwell_base::ByteSize;
 use dwell_codec::CodecSpec;
 use dwell_proxy::security::Security;
 use dwell_proxy::target::{Host, Target};
@@ -62,6 +63,10 @@ pub(crate) struct SendCommand {
     /// Take files for the same if their length and time are the receiver's, without comparing their bytes
     #[arg(long)]
     quick: bool,
+    /// The memory for finding what repeats at a long distance, as `zstd --long` does (for 128 MiB of distance
+    /// 160 MiB); 0 to look for nothing
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    memory_max: ByteSize,
     #[command(flatten)]
     protection: Protection,
     /// The name that the receiver's certificate must bear [default: its host]
@@ -115,6 +120,7 @@ impl SendCommand {
         let job = Send {
             source,
             is_quick: self.quick,
+            memory_bytes_max: self.memory_max.0,
             to: self.to.target,
             security,
             compressing: Compression { strategy: self.strategy, codecs: self.codec, wish: None },

@@ -6,6 +6,7 @@ use dwell_base::Rng;
 
 use super::*;
 use crate::transfer::record::put_data;
+use crate::transfer::repeats::Finder;
 use crate::transfer::source::{Outlet, Recorder, Sent, Source};
 
 struct Directory(PathBuf);
@@ -37,8 +38,12 @@ impl Drop for Directory {
 const STRICT: Policy = Policy { existing: Existing::Refuse, allows_links_outside: false };
 
 fn open(to: &Directory, is_tree: bool, policy: Policy) -> (Sink, bool) {
-    let offer = Offer { name: "tree".to_owned(), bytes: None, files: 1, is_tree, is_eager: false };
-    Sink::open(&Place::Directory(to.0.clone()), &offer, policy, Arc::default()).unwrap()
+    let (name, window_log2) = ("tree".to_owned(), 20);
+    let offer = Offer { name, bytes: None, files: 1, is_tree, is_eager: false, window_log2 };
+    let place = Place::Directory(to.0.clone());
+    let (mut sink, asks) = Sink::open(&place, &offer, policy, Arc::default()).unwrap();
+    sink.hold(20);
+    (sink, asks)
 }
 
 fn path(text: &str) -> EntryPath {
@@ -143,6 +148,10 @@ fn hostile_orders_are_refused() {
         &[root(), directory(), Record::Skip],
         &[root(), directory(), Record::Copy(1)],
         &[root(), directory(), file("tree/a"), Record::Copy(u64::MAX), hello()],
+        // Bytes that never came.
+        &[root(), directory(), file("tree/a"), Record::Repeat { distance: 6, bytes: 1 }, hello()],
+        &[root(), directory(), file("tree/a"), Record::Repeat { distance: 0, bytes: 1 }, hello()],
+        &[root(), directory(), Record::Repeat { distance: 1, bytes: 1 }],
         // A file as a directory.
         &[root(), directory(), file("tree/a"), hello(), file("tree/a/b"), hello()],
         // Other bytes than were announced.
@@ -211,7 +220,9 @@ fn transferred(from: &Path, to: &Directory, until: usize) -> Option<(Sent, Recei
     let (answer, answers) = mpsc::channel();
     let recording = thread::spawn(move || {
         let mut outlet = Channel(pieces);
-        Recorder::new(asks.then_some(answers), false, &mut outlet, Arc::default()).run(source).ok()
+        let finder = Some(Finder::new(20, 1 << 20));
+        let answers = asks.then_some(answers);
+        Recorder::new(answers, false, finder, &mut outlet, Arc::default()).run(source).ok()
     });
     let mut left = until;
     let mut bytes_in_all = 0;
@@ -266,6 +277,7 @@ fn make_tree(at: &Path) {
     fs::hard_link(at.join("large"), at.join("linked")).unwrap();
     symlink("../large", at.join("a/link")).unwrap();
     fs::write(at.join("zero"), "").unwrap();
+    fs::write(at.join("a/copy"), &large[1000..]).unwrap();
 }
 
 /// Cut off anywhere, again and again, it goes on where it stopped, and ends as if nothing had been.
@@ -278,7 +290,10 @@ fn what_was_cut_off_is_gone_on_with() {
         let to = Directory::new("cut-whole");
         let (_, received, bytes) = transferred(&from.0.join("tree"), &to, usize::MAX).unwrap();
         assert!(same(&from.0.join("tree"), &to.0.join("tree")));
-        assert_eq!((received.files, received.left_out), (33, 0));
+        assert_eq!((received.files, received.left_out), (34, 0));
+        // The copy is not sent, and no other file compresses.
+        let random = (0..30).map(|number| number * number * 300).sum::<u64>() + 700_000;
+        assert!((random..random + 20_000).contains(&bytes), "{bytes}");
         assert_eq!(to.names(), ["tree"]);
         bytes
     };

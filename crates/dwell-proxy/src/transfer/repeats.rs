@@ -1,0 +1,321 @@
+//! Repetitions at a long distance: what came before within the transfer, up to 128 MiB ago, is not sent again. What
+//! is nearer than what blocks refer to is left to the codecs, unless it is long. No I/O.
+//!
+//! Places are remembered where a rolling hash of the last 64 bytes (Gear: Xia et al., "Ddelta: A Deduplication-Inspired
+//! Fast Delta Compression Approach") has six zeros at its top, so one in 64 on average, wherever the same
+//! bytes stand. What a hash finds is compared byte by byte.
+
+/// The longest distance, as a binary logarithm: that of `zstd --long`.
+pub(super) const WINDOW_LOG2_MAX: u8 = 27;
+/// What both ends hold in any case.
+pub(super) const WINDOW_LOG2_MIN: u8 = 20;
+/// Shorter repetitions are not worth a record.
+const FAR_LEN_MIN: usize = 128;
+/// Shorter ones that are nearer than this are found by the codecs, for less.
+const NEAR: u64 = 128 << 10;
+const NEAR_LEN_MIN: usize = 4096;
+/// A repetition that goes on in the next block.
+const GOING_ON_LEN_MIN: usize = 32;
+/// One place in so many, as a binary logarithm, is remembered.
+const SPACING_LOG2: u32 = 6;
+
+/// The longest window that fits into so many bytes, as a binary logarithm; 0, which is none, if that is too short to
+/// be of use.
+pub(super) fn window_log2(bytes: u64) -> u8 {
+    let log2 = bytes.max(1).ilog2();
+    let log2 = u8::try_from(log2).map_or(WINDOW_LOG2_MAX, |log2| log2.min(WINDOW_LOG2_MAX));
+    if log2 < WINDOW_LOG2_MIN { 0 } else { log2 }
+}
+
+/// The last bytes of a transfer.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Grows up to the window; then the oldest bytes are overwritten.
+    bytes: Vec<u8>,
+    window: usize,
+    /// All bytes that were put in.
+    total: u64,
+}
+
+impl Ring {
+    /// Of so many bytes, as a binary logarithm.
+    pub(super) const fn new(window_log2: u8) -> Self {
+        Self { bytes: Vec::new(), window: 1 << window_log2, total: 0 }
+    }
+
+    /// Appends bytes.
+    pub(super) fn push(&mut self, mut new: &[u8]) {
+        self.total += new.len() as u64;
+        let room = self.window - self.bytes.len();
+        if room > 0 {
+            let (fitting, rest) = new.split_at(room.min(new.len()));
+            self.bytes.extend_from_slice(fitting);
+            new = rest;
+        }
+        let mut at = self.index(self.total - new.len() as u64);
+        while !new.is_empty() {
+            let len = new.len().min(self.window - at);
+            self.bytes[at..at + len].copy_from_slice(&new[..len]);
+            new = &new[len..];
+            at = 0;
+        }
+    }
+
+    /// Reads at most `len` bytes from so far back, as many as stand together there. Empty if nothing is held from there.
+    pub(super) fn back(&self, distance: u64, len: usize) -> &[u8] {
+        if distance == 0 || distance > self.bytes.len() as u64 {
+            return &[];
+        }
+        let at = self.index(self.total - distance);
+        let len = len.min(self.bytes.len() - at).min(usize::try_from(distance).unwrap_or(len));
+        &self.bytes[at..at + len]
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "it is masked")]
+    const fn index(&self, position: u64) -> usize {
+        position as usize & (self.window - 1)
+    }
+
+    fn byte(&self, position: u64) -> u8 {
+        self.bytes[self.index(position)]
+    }
+}
+
+/// A part of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// So many bytes are new.
+    New(usize),
+    /// So many bytes were there, so far back.
+    Repeat {
+        /// From the first of them.
+        distance: u32,
+        /// Their number.
+        len: u32,
+    },
+}
+
+/// Where the same hash was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    check: u32,
+    /// The lower half of the position after it.
+    position: u32,
+}
+
+/// Finds repetitions in what is sent.
+#[derive(Debug)]
+pub(super) struct Finder {
+    ring: Ring,
+    places: Vec<Place>,
+    hash: u64,
+    /// The distance of the repetition with which the last block ended.
+    going_on: Option<u64>,
+}
+
+impl Finder {
+    /// With a window of so many bytes, as a binary logarithm, for a transfer of about so many.
+    pub(super) fn new(window_log2: u8, bytes: u64) -> Self {
+        let needed = bytes.clamp(1 << 16, 1 << window_log2).next_power_of_two();
+        let places = needed >> (SPACING_LOG2 - 1);
+        let places = vec![Place::default(); usize::try_from(places).unwrap_or(1 << 10)];
+        Self { ring: Ring::new(window_log2), places, hash: 0, going_on: None }
+    }
+
+    /// Appends the parts of the next block, which is no longer than half of the window.
+    pub(super) fn find(&mut self, block: &[u8], parts: &mut Vec<Part>) {
+        let base = self.ring.total;
+        self.ring.push(block);
+        let mut done = 0;
+        if let Some(distance) = self.going_on.take() {
+            let len = self.forward(distance, base, block);
+            if len >= GOING_ON_LEN_MIN || len == block.len() {
+                done = self.repeat(distance, 0..len, done, block.len(), parts);
+            }
+        }
+        let bits = self.places.len().trailing_zeros();
+        for (at, &byte) in block.iter().enumerate() {
+            self.hash = (self.hash << 1).wrapping_add(GEAR[usize::from(byte)]);
+            if self.hash >> (u64::BITS - SPACING_LOG2) != 0 {
+                continue;
+            }
+            let mixed = self.hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let end = base + at as u64 + 1;
+            #[allow(clippy::cast_possible_truncation, reason = "halves are what is meant")]
+            let here = Place { check: mixed as u32, position: end as u32 };
+            let index = usize::try_from(mixed >> (u64::BITS - bits)).unwrap_or(0);
+            let there = std::mem::replace(&mut self.places[index], here);
+            if at < done || there.check != here.check {
+                continue;
+            }
+            let distance = u64::from(here.position.wrapping_sub(there.position));
+            let before = self.backward(distance, end, &block[done..=at]);
+            let after = self.forward(distance, end, &block[at + 1..]);
+            let min = if distance < NEAR { NEAR_LEN_MIN } else { FAR_LEN_MIN };
+            if before + after >= min {
+                let range = at + 1 - before..at + 1 + after;
+                done = self.repeat(distance, range, done, block.len(), parts);
+            }
+        }
+        if done < block.len() {
+            parts.push(Part::New(block.len() - done));
+        }
+    }
+
+    fn repeat(
+        &mut self,
+        distance: u64,
+        range: std::ops::Range<usize>,
+        done: usize,
+        block_len: usize,
+        parts: &mut Vec<Part>,
+    ) -> usize {
+        let (Ok(distance), Ok(len)) = (u32::try_from(distance), u32::try_from(range.len())) else {
+            return done;
+        };
+        if range.is_empty() {
+            return done;
+        }
+        if range.start > done {
+            parts.push(Part::New(range.start - done));
+        }
+        parts.push(Part::Repeat { distance, len });
+        self.going_on = (range.end == block_len).then_some(u64::from(distance));
+        range.end
+    }
+
+    /// True if what was so far before a position is still held.
+    fn holds(&self, distance: u64, position: u64) -> bool {
+        let held = self.ring.bytes.len() as u64;
+        distance > 0 && distance <= position && position - distance >= self.ring.total - held
+    }
+
+    /// The number of bytes from a position on that are the same so far back.
+    fn forward(&self, distance: u64, position: u64, new: &[u8]) -> usize {
+        if !self.holds(distance, position) {
+            return 0;
+        }
+        let before = (position - distance..).map(|position| self.ring.byte(position));
+        new.iter().zip(before).take_while(|(new, old)| **new == *old).count()
+    }
+
+    /// The number of bytes before a position that are the same so far back.
+    fn backward(&self, distance: u64, position: u64, new: &[u8]) -> usize {
+        let same = |at: usize| {
+            let position = position - 1 - at as u64;
+            self.holds(distance, position)
+                && self.ring.byte(position - distance) == new[new.len() - 1 - at]
+        };
+        (0..new.len()).take_while(|&at| same(at)).count()
+    }
+}
+
+/// Random numbers, the same at every build.
+const GEAR: [u64; 256] = {
+    let mut gear = [0; 256];
+    let mut state = 0u64;
+    let mut at = 0;
+    while at < gear.len() {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        gear[at] = z ^ (z >> 31);
+        at += 1;
+    }
+    gear
+};
+
+#[cfg(test)]
+mod tests {
+    use dwell_base::Rng;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Finds, and puts together again; returns the new bytes.
+    fn round_trip(bytes: &[u8], block_len: usize, window_log2: u8) -> usize {
+        let mut finder = Finder::new(window_log2, bytes.len() as u64);
+        let mut ring = Ring::new(window_log2);
+        let mut new = 0;
+        for block in bytes.chunks(block_len) {
+            let mut parts = Vec::new();
+            finder.find(block, &mut parts);
+            let mut at = 0;
+            for part in parts {
+                match part {
+                    Part::New(len) => {
+                        ring.push(&block[at..at + len]);
+                        (at, new) = (at + len, new + len);
+                    }
+                    Part::Repeat { distance, len } => {
+                        let end = at + len as usize;
+                        while at < end {
+                            let piece = ring.back(u64::from(distance), end - at).to_vec();
+                            assert!(!piece.is_empty());
+                            assert_eq!(piece, block[at..at + piece.len()]);
+                            ring.push(&piece);
+                            at += piece.len();
+                        }
+                    }
+                }
+            }
+            assert_eq!(at, block.len());
+        }
+        new
+    }
+
+    fn random(seed: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        Rng::from_seed(seed).fill(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn copies_at_a_distance_are_found() {
+        let one = random(1, 400_000);
+        let bytes = [&one[..], &random(2, 200_000), &one].concat();
+        let new = round_trip(&bytes, 65_536, 20);
+        assert!((600_000..603_000).contains(&new), "{new}");
+        // Further away than the window.
+        let bytes = [&one[..], &random(2, 1 << 20), &one].concat();
+        assert_eq!(round_trip(&bytes, 65_536, 20), bytes.len());
+        // Between other bytes, at no boundary, over several blocks.
+        let bytes = [&random(3, 300_000)[..], &one, &[7; 77], &one[1000..200_000]].concat();
+        let new = round_trip(&bytes, 50_000, 20);
+        assert!((700_000..702_500).contains(&new), "{new}");
+    }
+
+    #[test]
+    fn short_and_near_ones_are_left_to_codecs() {
+        let one = random(1, 2000);
+        let bytes = [&one[..], &random(2, 10_000), &one].concat();
+        assert_eq!(round_trip(&bytes, 65_536, 20), bytes.len());
+    }
+
+    #[test]
+    fn what_is_not_held_is_not_read() {
+        let mut ring = Ring::new(20);
+        assert!(ring.back(1, 5).is_empty());
+        ring.push(b"hello");
+        assert_eq!((ring.back(5, 9), ring.back(2, 9)), (&b"hello"[..], &b"lo"[..]));
+        assert!(ring.back(6, 1).is_empty() && ring.back(0, 1).is_empty());
+        ring.push(&random(1, 3 << 20));
+        assert_eq!(ring.bytes.len(), 1 << 20);
+        assert!(ring.back((1 << 20) + 1, 1).is_empty() && !ring.back(1 << 20, 1).is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+        #[test]
+        fn whatever_repeats_comes_back(
+            pieces in prop::collection::vec((0u64..4, 1usize..70_000), 1..30),
+            block_len in 1000usize..70_000,
+        ) {
+            let bytes: Vec<u8> =
+                pieces.iter().flat_map(|&(seed, len)| random(seed, len)).collect();
+            prop_assert!(round_trip(&bytes, block_len, 17) <= bytes.len());
+        }
+    }
+}
