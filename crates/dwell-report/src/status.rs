@@ -6,12 +6,14 @@
 //! Counters start at zero with the process (`uptime_ns`) and never go down.
 
 mod contexts;
+mod event;
 mod operation;
 mod problem;
 
 use std::collections::BTreeMap;
 
 pub use contexts::{DictionaryStatus, RxContexts, TxContexts};
+pub use event::{EVENTS_MAX, EventStatus};
 pub use operation::{ConfigurationStatus, RecentTraffic, Saved, SavingsStatus};
 pub use problem::{Problem, ProblemStatus};
 
@@ -53,6 +55,12 @@ pub struct Status {
     /// The problems of the node itself, the oldest first.
     #[serde(default)]
     pub problems: Vec<ProblemStatus>,
+    /// What happened lately, the oldest first; at most [`EVENTS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventStatus>,
+    /// The address of its web page, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web: Option<String>,
     /// Its peers, in the order of the configuration.
     pub peers: Vec<PeerStatus>,
 }
@@ -72,6 +80,8 @@ impl Default for Status {
             history: HistoryStatus::default(),
             drops: BTreeMap::new(),
             problems: Vec::new(),
+            events: Vec::new(),
+            web: None,
             peers: Vec::new(),
         }
     }

@@ -52,6 +52,8 @@ pub(crate) fn example() -> Status {
         },
         drops: map([("no_route", 3)]),
         problems: vec![],
+        events: vec![],
+        web: None,
         peers: vec![PeerStatus {
             name: "hub".into(),
             endpoint: Some("198.51.100.7:7733".into()),

@@ -1,0 +1,198 @@
+//! Points over time, in bounded memory.
+
+use std::collections::VecDeque;
+
+use super::point::{Joined, Point};
+
+/// An hour of seconds, ...
+const SECONDS_MAX: usize = 3_600;
+/// ... and a day of minutes.
+const MINUTES_MAX: usize = 1_440;
+const SECONDS_PER_MINUTE: u64 = 60;
+
+/// How far back is shown. Steps are so long that there are some 300 points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Range {
+    /// Five minutes, in seconds.
+    #[default]
+    FiveMinutes,
+    /// An hour, in steps of ten seconds.
+    Hour,
+    /// A day, in steps of five minutes.
+    Day,
+}
+
+impl Range {
+    /// Every range, the shortest first.
+    pub const ALL: [Self; 3] = [Self::FiveMinutes, Self::Hour, Self::Day];
+
+    /// Returns the name in addresses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FiveMinutes => "5m",
+            Self::Hour => "1h",
+            Self::Day => "1d",
+        }
+    }
+
+    /// Returns the range of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|range| range.name() == name)
+    }
+
+    /// Returns the length of a step in seconds, and the number of steps.
+    pub const fn steps(self) -> (u64, usize) {
+        match self {
+            Self::FiveMinutes => (1, 300),
+            Self::Hour => (10, 360),
+            Self::Day => (300, 288),
+        }
+    }
+}
+
+/// The points of one scope. A point has a second, by whatever clock; those of one minute are kept as one for longer.
+#[derive(Clone, Debug)]
+pub(super) struct Series {
+    seconds: Tier,
+    minutes: Tier,
+    minute: Joined,
+}
+
+/// Points in equal steps of time.
+#[derive(Clone, Debug, Default)]
+struct Tier {
+    points: VecDeque<Point>,
+    /// The step after the last point.
+    next: u64,
+}
+
+impl Tier {
+    /// Adds the point of a step, and fills the steps that were left out.
+    fn put(&mut self, step: u64, point: Point, most: usize) {
+        let gap = if self.points.is_empty() { 0 } else { step.saturating_sub(self.next) };
+        let gap = usize::try_from(gap).map_or(most, |gap| gap.min(most));
+        for point in std::iter::repeat_n(Point::MISSING, gap).chain([point]) {
+            if self.points.len() == most {
+                self.points.pop_front();
+            }
+            self.points.push_back(point);
+        }
+        self.next = step + 1;
+    }
+
+    /// Returns the points of these steps, those that are there.
+    fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Point> {
+        let first = self.next - self.points.len() as u64;
+        let place = |step: u64| (step.clamp(first, self.next) - first) as usize;
+        self.points.range(place(from)..place(to).max(place(from)))
+    }
+}
+
+impl Series {
+    pub(super) fn new() -> Self {
+        Self { seconds: Tier::default(), minutes: Tier::default(), minute: Joined::NONE }
+    }
+
+    /// Adds the point of a second. Seconds only go forward.
+    pub(super) fn put(&mut self, second: u64, point: Point) {
+        if second < self.seconds.next {
+            return;
+        }
+        let minute = |second: u64| second / SECONDS_PER_MINUTE;
+        if let Some(last) = self.last_second()
+            && minute(last) != minute(second)
+        {
+            self.minutes.put(minute(last), self.minute.point(), MINUTES_MAX);
+            self.minute = Joined::NONE;
+        }
+        self.minute.add(&point);
+        self.seconds.put(second, point, SECONDS_MAX);
+    }
+
+    pub(super) fn last_second(&self) -> Option<u64> {
+        self.seconds.next.checked_sub(1)
+    }
+
+    /// Returns the points of a range that ends with this second: each is of a step that begins at a multiple of
+    /// its length.
+    pub(super) fn window(&self, range: Range, now: u64) -> Vec<Point> {
+        let (step, count) = range.steps();
+        let first = (now / step + 1).saturating_sub(count as u64);
+        let tier_step = if range == Range::Day { SECONDS_PER_MINUTE } else { 1 };
+        let tier = if range == Range::Day { &self.minutes } else { &self.seconds };
+        let per = step / tier_step;
+        let mut points = Vec::with_capacity(count);
+        for at in first..first + count as u64 {
+            let mut joined = Joined::NONE;
+            tier.between(at * per, (at + 1) * per).for_each(|point| joined.add(point));
+            if range == Range::Day && now / step == at {
+                joined.add(&self.minute.point());
+            }
+            points.push(joined.point());
+        }
+        points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Measure;
+    use super::*;
+
+    fn point(value: u64) -> Point {
+        let mut point = Point::MISSING;
+        point.set(Measure::Link, value as f64);
+        point
+    }
+
+    fn values(series: &Series, range: Range, now: u64) -> Vec<Option<f64>> {
+        series.window(range, now).iter().map(|point| point.get(Measure::Link)).collect()
+    }
+
+    #[test]
+    fn the_latest_are_shown_and_gaps_are_gaps() {
+        let mut series = Series::new();
+        assert!(values(&series, Range::FiveMinutes, 1_000).iter().all(Option::is_none));
+        for second in (1_000..1_010).filter(|second| *second != 1_005) {
+            series.put(second, point(second));
+        }
+        series.put(1_003, point(7)); // clocks are set back
+        let shown = values(&series, Range::FiveMinutes, 1_009);
+        assert_eq!(shown.len(), 300);
+        let expected = (1_000..1_010).map(|at| (at != 1_005).then_some(at as f64));
+        assert_eq!(shown[290..], expected.collect::<Vec<_>>());
+        assert!(shown[..290].iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn longer_ranges_join_points_to_means() {
+        let mut series = Series::new();
+        // Seconds since 1970 are not so few.
+        let begin = 3_000_000;
+        for second in 0..10_000 {
+            series.put(begin + second, point(second));
+        }
+        let hour = values(&series, Range::Hour, begin + 9_999);
+        assert_eq!(hour[359], Some(9_994.5), "of 9,990 to 9,999");
+        assert_eq!(hour[0], Some(6_404.5), "of 6,400 to 6,409");
+        let day = values(&series, Range::Day, begin + 9_999);
+        assert_eq!(day.len(), 288);
+        assert_eq!(day[286], Some(9_749.5), "of 9,600 to 9,899");
+        assert!(day[287].is_some(), "and what is not over");
+        assert!(day[100].is_none(), "before the start");
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_the_clock_does() {
+        let mut series = Series::new();
+        for second in [0, 1, 5_000, 5_001, 10_000_000, u64::MAX / 2] {
+            series.put(second, point(1));
+            for range in Range::ALL {
+                assert_eq!(series.window(range, second).len(), range.steps().1);
+            }
+        }
+        (0..10_000).for_each(|at| series.put(u64::MAX / 2 + at, point(1)));
+        assert_eq!(series.seconds.points.len(), SECONDS_MAX);
+        assert!(series.minutes.points.len() <= MINUTES_MAX);
+    }
+}
