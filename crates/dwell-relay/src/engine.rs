@@ -8,7 +8,9 @@ mod account;
 mod control;
 mod detours;
 mod error;
+mod events;
 mod fair_queue;
+mod http;
 mod journal;
 mod metrics;
 mod os_env;
@@ -20,6 +22,7 @@ mod routes;
 mod sockets;
 mod status;
 mod trials;
+mod web;
 mod workers;
 
 pub use detours::route_warnings;
@@ -33,10 +36,10 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_confine::privilege::{self, User};
 use dwell_confine::seccomp;
-use dwell_report::status::{ConfigurationStatus, Problem};
+use dwell_report::status::ConfigurationStatus;
 use dwell_wire::CloseReason;
 
-use crate::config::{Config, MTU_MIN, MtuConfig, NodeConfig};
+use crate::config::{Config, MTU_MIN, MtuConfig, NodeConfig, WebConfig};
 use crate::io::cgroup::{CpuAllowance, CpuGroup};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
@@ -44,9 +47,10 @@ use crate::io::route::{LinkSettings, RouteGuard, RouteWatch, Routes};
 use crate::io::signal::Signals;
 use crate::io::tun::{PacketBatch, Tun, TunOptions, TunWriteBatch};
 use crate::io::udp::{RecvBatch, UdpPort};
-use crate::node::{CpuTimes, Finding, Node, NodeEvent};
+use crate::node::{CpuTimes, Node};
 use crate::trust::RandomSource;
 use account::Account;
+use events::Chronicle;
 use journal::Journals;
 use metrics::MetricsServer;
 use os_env::{OsEnv, TunCount};
@@ -55,6 +59,7 @@ use routes::{RouteCare, adopt_routes};
 use sockets::{addresses, narrow, peer_token, unsent};
 use status::StatusSocket;
 use trials::Trials;
+use web::WebServer;
 use workers::{Job, Workers};
 
 const TUN: Token = Token(0);
@@ -96,6 +101,7 @@ pub fn run(
     // Threads are started only now, after privileges were dropped: what a thread may do is its own.
     engine.look_up_names();
     engine.serve_metrics()?;
+    engine.serve_web()?;
     engine.routes.outlive();
     let result = engine.serve();
     match &result {
@@ -119,6 +125,9 @@ struct Engine {
     status: Option<StatusSocket>,
     metrics_listener: Option<TcpListener>,
     metrics: Option<MetricsServer>,
+    web_listener: Option<TcpListener>,
+    web: Option<WebServer>,
+    chronicle: Chronicle,
     routes: RouteGuard,
     route_watch: RouteWatch,
     route_care: RouteCare,
@@ -169,6 +178,13 @@ impl Engine {
                     .map_err(|source| RunError::Metrics { address, source })?,
             ),
         };
+        let web_listener = match &config.node.web {
+            None => None,
+            Some(WebConfig { listen, .. }) => Some(
+                TcpListener::bind(listen)
+                    .map_err(|source| RunError::Web { address: *listen, source })?,
+            ),
+        };
         let mut routes = RouteGuard::new(Routes::new()?);
         let route_watch = RouteWatch::new()?;
         let tun = make_tun(&config.node, &node, routes.routes())?;
@@ -212,6 +228,9 @@ impl Engine {
             status,
             metrics_listener,
             metrics: None,
+            web_listener,
+            web: None,
+            chronicle: Chronicle::default(),
             routes,
             route_watch,
             route_care: RouteCare::default(),
@@ -250,6 +269,14 @@ impl Engine {
         if let Some(listener) = self.metrics_listener.take() {
             let server = MetricsServer::start(listener, self.waker.clone());
             self.metrics = Some(server.map_err(RunError::system("start the thread for metrics"))?);
+        }
+        Ok(())
+    }
+
+    fn serve_web(&mut self) -> Result<(), RunError> {
+        if let (Some(listener), Some(config)) = (self.web_listener.take(), &self.config.node.web) {
+            let server = WebServer::start(listener, self.waker.clone(), config.clone());
+            self.web = Some(server.map_err(RunError::system("start the thread for the web page"))?);
         }
         Ok(())
     }
@@ -476,6 +503,9 @@ impl Engine {
         if let Some(metrics) = &self.metrics {
             metrics.answer(|| dwell_report::metrics_text(&self.present()));
         }
+        if let Some(web) = &self.web {
+            web.answer(|| self.present());
+        }
     }
 
     fn take_results(&mut self) {
@@ -504,66 +534,6 @@ impl Engine {
         if !self.touched.contains(&peer) {
             self.touched.push(peer);
         }
-    }
-
-    fn on_events(&mut self) {
-        for event in std::mem::take(&mut self.env.events) {
-            match event {
-                NodeEvent::Up(peer) => {
-                    tracing::info!("{} is up", self.name(peer));
-                    self.account.changed(&self.name(peer), true, Clock::now());
-                }
-                NodeEvent::Down(peer, why) => {
-                    self.account.changed(&self.name(peer), false, Clock::now());
-                    tracing::warn!("{} is down: {why}", self.name(peer));
-                    self.reconnect(peer);
-                }
-                // That it is down was just said, and why.
-                NodeEvent::Problem(_, Finding { problem: Problem::Stopped, .. })
-                | NodeEvent::Solved(_, Problem::Stopped) => {}
-                NodeEvent::Problem(of, Finding { problem, why, remedy }) => {
-                    let name = self.name_of(of);
-                    tracing::warn!("{name}: {}: {why} {remedy}", problem.name());
-                }
-                NodeEvent::Solved(of, problem) => {
-                    tracing::info!("{}: {} is over", self.name_of(of), problem.name());
-                }
-                NodeEvent::Moved(peer, endpoint) => {
-                    self.log_move(peer, endpoint);
-                    self.connect_peer(peer);
-                }
-                NodeEvent::CodecRefused(peer) => tracing::warn!(
-                    "{} can't decode {}: everything is sent raw",
-                    self.name(peer),
-                    self.node.peer_config(peer).map_or_else(String::new, |c| c.codec.to_string()),
-                ),
-            }
-        }
-        if let Err(error) = self.sync_routes() {
-            tracing::error!("{error}");
-        }
-    }
-
-    fn log_move(&mut self, peer: usize, endpoint: std::net::SocketAddr) {
-        let log = self.env.peer_sockets.get_mut(peer).map(|peer_socket| &mut peer_socket.move_log);
-        match log.map_or(Some(0), |log| log.admit(Clock::now())) {
-            Some(0) => tracing::info!("{} is at {endpoint}", self.name(peer)),
-            Some(left_out) => tracing::info!(
-                "{} is at {endpoint}, and was at {left_out} more addresses since this was last \
-                 logged",
-                self.name(peer)
-            ),
-            None => {}
-        }
-    }
-
-    fn name(&self, peer: usize) -> String {
-        self.node.peer_config(peer).map_or_else(|| "a peer".to_owned(), |c| c.name.clone())
-    }
-
-    /// A peer's name, or that of this node.
-    fn name_of(&self, peer: Option<usize>) -> String {
-        peer.map_or_else(|| self.config.node.name.clone(), |peer| self.name(peer))
     }
 
     fn lose_tun(&mut self, now: Instant) {

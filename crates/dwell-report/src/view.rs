@@ -55,6 +55,9 @@ fn node_lines(status: &Status) -> String {
         human::count(tun.tx_packets),
         human::bytes(tun.tx_bytes)
     );
+    if let Some(address) = &status.web {
+        let _ = writeln!(out, "web page: {address}");
+    }
     out += &history_line(&status.history);
     if let Some(reasons) = reasons(drops.iter().map(|(reason, &count)| (reason, count))) {
         let _ = writeln!(out, "dropped before a peer was known: {reasons}");

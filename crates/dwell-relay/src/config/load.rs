@@ -43,6 +43,7 @@ impl Config {
             directory,
             read: &read_secret,
             read_list: &read_list,
+            read_password: &read_private,
             read_dictionary: &read_dictionary,
             dictionaries: &RefCell::default(),
             has_private: false,
@@ -97,12 +98,16 @@ fn read_bounded(file: &mut File, bytes_max: u64) -> io::Result<String> {
 }
 
 fn read_secret(path: &Path) -> Result<Secret, ReadSecretError> {
+    Ok(read_private(path)?.parse()?)
+}
+
+/// A file that nobody but its owner may read.
+fn read_private(path: &Path) -> Result<Zeroizing<String>, ReadSecretError> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
         return Err(ReadSecretError::Exposed { path: path.to_owned(), mode });
     }
-    let text = Zeroizing::new(read_bounded(&mut file, SECRET_FILE_BYTES_MAX)?);
-    Ok(text.parse()?)
+    Ok(Zeroizing::new(read_bounded(&mut file, SECRET_FILE_BYTES_MAX)?))
 }

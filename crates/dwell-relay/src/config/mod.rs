@@ -23,6 +23,7 @@ mod secret;
 mod site;
 mod table;
 mod value;
+mod web;
 
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};
 pub use site::{PAIRING_KEYS, PairingConfig, SAVINGS_KEYS, SavingsConfig};
 pub use value::is_name;
+pub use web::{WEB_KEYS, WebConfig, WebPassword};
 
 /// The UDP port that a relay listens on if none is configured.
 pub const PORT: u16 = 7733;
@@ -94,6 +96,7 @@ impl Config {
             directory: Path::new(""),
             read: read_secret,
             read_list: &read_list,
+            read_password: &|_| Err(ReadSecretError::Io(not_here())),
             read_dictionary: &read_bytes,
             dictionaries: &RefCell::default(),
             has_private: false,
@@ -138,6 +141,8 @@ pub struct NodeConfig {
     pub seccomp: bool,
     /// The address at which Prometheus finds metrics, unless switched off: `[metrics]`.
     pub metrics: Option<SocketAddr>,
+    /// The web page, unless switched off: `[web]`.
+    pub web: Option<WebConfig>,
     /// The level of the log.
     pub log: LogLevel,
     /// A peer from which nothing was received for this long is probed.
@@ -423,6 +428,17 @@ impl NodeConfig {
     pub fn default_status(name: &str) -> PathBuf {
         Path::new("/run/dwell").join(format!("{name}.sock"))
     }
+
+    /// Returns the address of the web page for people, if there is one.
+    pub fn web_address(&self) -> Option<String> {
+        let mut address = self.web.as_ref()?.listen;
+        if address.ip().is_unspecified() {
+            let is_like = |own: &&IpNet| own.addr().is_ipv4() == address.is_ipv4();
+            let own = self.addresses.iter().find(is_like).map(IpNet::addr);
+            address.set_ip(own.unwrap_or(Ipv4Addr::LOCALHOST.into()));
+        }
+        Some(format!("http://{address}/"))
+    }
 }
 
 /// The default values, for the node called `"dwell"`.
@@ -442,6 +458,7 @@ impl Default for NodeConfig {
             user: None,
             seccomp: true,
             metrics: None,
+            web: None,
             log: LogLevel::Info,
             keepalive_ns: 20 * SECOND_NS,
             dead_after_ns: 5 * SECOND_NS,

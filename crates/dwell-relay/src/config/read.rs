@@ -9,6 +9,7 @@ use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_policy::{ClassKey, History, Queue, QueueLimit, Ratio};
 use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
+use zeroize::Zeroizing;
 
 use super::codec::{self, Codec};
 use super::dictionary::Dictionaries;
@@ -17,7 +18,7 @@ use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
     Config, Endpoint, FailMode, HistoryMode, NodeConfig, PairingConfig, PeerConfig, RateConfig,
-    ReadSecretError, Secret, check, class, dictionary, exceptions, history, site, value,
+    ReadSecretError, Secret, check, class, dictionary, exceptions, history, site, value, web,
 };
 
 /// Functions that read the secret in a file.
@@ -25,6 +26,8 @@ pub(super) struct Secrets<'s> {
     /// The directory that relative paths are relative to.
     pub(super) directory: &'s Path,
     pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
+    /// Reads the file of a password.
+    pub(super) read_password: &'s dyn Fn(&Path) -> Result<Zeroizing<String>, ReadSecretError>,
     /// Reads a list of exceptions.
     pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
     /// Reads a file with dictionaries, ...
@@ -35,7 +38,8 @@ pub(super) struct Secrets<'s> {
     pub(super) has_private: bool,
 }
 
-const TABLES: [&str; 7] = ["node", "defaults", "peer", "class", "metrics", "pairing", "savings"];
+const TABLES: [&str; 8] =
+    ["node", "defaults", "peer", "class", "metrics", "web", "pairing", "savings"];
 
 /// The keys of `[metrics]`.
 pub const METRICS_KEYS: [&str; 1] = ["listen"];
@@ -144,6 +148,9 @@ fn read_document(
         table.refuse_unknown(&METRICS_KEYS, |_| None, errors);
         node.metrics = table.get("listen", errors, value::metrics_listen).map(|it| it.value);
     }
+    if let Some(table) = sub_table(document, "web", errors) {
+        node.web = web::read(&table, secrets, errors);
+    }
     let pairing = match sub_table(document, "pairing", errors) {
         Some(table) => site::read_pairing(&table, errors),
         None => PairingConfig::default(),
@@ -192,8 +199,9 @@ fn refuse_unknown_tables(document: &DeTable<'_>, errors: &mut Errors<'_>) {
                 .replace("`peer`", "`[[peer]]`")
                 .replace("`class`", "`[[class]]`")
                 .replace(
-                    "the keys here are node, defaults, peer, class, metrics, pairing, savings",
-                    "use [node], [defaults], [[peer]], [[class]], [metrics], [pairing], [savings]",
+                    "the keys here are node, defaults, peer, class, metrics, web, pairing, savings",
+                    "use [node], [defaults], [[peer]], [[class]], [metrics], [web], [pairing], \
+                     [savings]",
                 ),
             _ if NODE_KEYS.contains(&name) && name != "name" => "put it under [node]".to_owned(),
             _ if PEER_KEYS.contains(&name) => "put it under [[peer]] or [defaults]".to_owned(),

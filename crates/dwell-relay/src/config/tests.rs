@@ -76,7 +76,7 @@ fn the_sample_has_the_default_values() {
 }
 
 fn all_keys() -> impl Iterator<Item = &'static str> {
-    let tables = [&METRICS_KEYS[..], &PAIRING_KEYS, &SAVINGS_KEYS];
+    let tables = [&METRICS_KEYS[..], &WEB_KEYS, &PAIRING_KEYS, &SAVINGS_KEYS];
     let keys = NODE_KEYS.iter().chain(&PEER_KEYS).chain(&CLASS_KEYS);
     keys.copied().chain(tables.into_iter().flatten().copied())
 }
@@ -159,6 +159,9 @@ fn every_key_reaches_its_field() {
         [pairing]
         endpoints = ["hub.example.net:7733", "192.0.2.1:1"]
         prefixes = ["10.1.0.0/24"]
+        [web]
+        listen = "[::1]:7780"
+        hosts = ["relay.example.org"]
         [savings]
         file = "none"
         cost_per_gb = 4
@@ -218,6 +221,11 @@ fn every_key_reaches_its_field() {
             user: Some("dwell".into()),
             seccomp: false,
             metrics: Some("127.0.0.1:9478".parse().unwrap()),
+            web: Some(WebConfig {
+                listen: "[::1]:7780".parse().unwrap(),
+                password: None,
+                hosts: vec!["relay.example.org".to_owned()],
+            }),
             log: LogLevel::Trace,
             keepalive_ns: SECOND_NS,
             dead_after_ns: 300_000_000,
@@ -569,6 +577,7 @@ fn a_dictionary_is_read_once_and_what_is_wrong_with_it_is_reported() {
             directory: Path::new("/etc"),
             read: &secrets,
             read_list: &read_list,
+            read_password: &|_| Err(std::io::Error::other("there is none").into()),
             read_dictionary: &read_dictionary,
             dictionaries: &RefCell::default(),
             has_private: false,
@@ -624,6 +633,19 @@ fn files_are_read_beside_the_configuration() {
     assert!(load().unwrap_err().contains("(mode 0640): run `chmod 600 "));
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o400)).unwrap();
     assert_eq!(load().unwrap().peers[0].security, Security::Psk(Secret::new([0; 32])));
+
+    let web = "[web]\nlisten = \"0.0.0.0:7780\"\npassword_file = \"word\"\n";
+    std::fs::write(&file, format!("{web}{MINIMAL}")).unwrap();
+    let word = directory.join("word");
+    std::fs::write(&word, "correct horse\n").unwrap();
+    std::fs::set_permissions(&word, PermissionsExt::from_mode(0o644)).unwrap();
+    assert!(load().unwrap_err().contains("(mode 0644): run `chmod 600 "));
+    std::fs::set_permissions(&word, PermissionsExt::from_mode(0o600)).unwrap();
+    let config = load().unwrap();
+    assert!(config.node.web.as_ref().unwrap().password.as_ref().unwrap().is("correct horse"));
+    assert_eq!(config.node.web_address().as_deref(), Some("http://127.0.0.1:7780/"));
+    std::fs::write(&word, "short\n").unwrap();
+    assert!(load().unwrap_err().contains("it has 5 characters, and a password needs 12"));
 
     std::fs::remove_file(&key).unwrap();
     std::fs::write(&file, " ".repeat((1 << 20) + 1)).unwrap();

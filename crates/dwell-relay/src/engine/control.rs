@@ -44,6 +44,9 @@ impl Engine {
                 tracing::error!("the configuration is not taken, the old one stays: {error}");
                 self.configuration.reloads += 1;
                 self.configuration.refused = Some(error.to_string());
+                let text = format!("the configuration file was refused: {error}");
+                let remedy = "Mend the file and reload; the one before is in force.".to_owned();
+                self.chronicle.note(None, "configuration", text, remedy);
                 return;
             }
         };
@@ -63,6 +66,7 @@ impl Engine {
             threads: kept.threads,
             status: kept.status,
             metrics: kept.metrics,
+            web: kept.web,
             user: kept.user,
             seccomp: kept.seccomp,
             ..config.node
@@ -86,7 +90,11 @@ impl Engine {
         self.configuration.waits_for_restart = waits;
         self.look_at_counters();
         match self.sync_routes() {
-            Ok(()) => tracing::info!("configuration taken"),
+            Ok(()) => {
+                tracing::info!("configuration taken");
+                let text = "the configuration file was read again and taken".to_owned();
+                self.chronicle.note(None, "configuration", text, String::new());
+            }
             Err(error) => tracing::error!("{error}"),
         }
     }
@@ -144,6 +152,8 @@ impl Engine {
         status.cpu_ns = Clock::process_cpu_ns();
         status.seccomp = self.confined;
         status.configuration = self.configuration.clone();
+        status.events = self.chronicle.events();
+        status.web = self.config.node.web_address();
         self.account.fill(&mut status, &self.config.savings, now);
         status.tun.name = self.config.node.tun.clone();
         status.tun.addresses = self.config.node.addresses.iter().map(ToString::to_string).collect();
@@ -179,6 +189,7 @@ fn waits_for_restart(old: &NodeConfig, new: &NodeConfig) -> Option<String> {
         ("[node] user", old.user != new.user),
         ("[node] seccomp", old.seccomp != new.seccomp),
         ("[metrics] listen", old.metrics != new.metrics),
+        ("[web]", old.web != new.web),
     ]
     .into_iter()
     .filter_map(|(key, is_changed)| is_changed.then_some(key))
@@ -189,6 +200,7 @@ fn waits_for_restart(old: &NodeConfig, new: &NodeConfig) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::WebConfig;
 
     #[test]
     fn a_reload_names_the_keys_that_need_a_restart() {
@@ -200,6 +212,9 @@ mod tests {
         let metrics = Some(([127, 0, 0, 1], 9478).into());
         let keys = waits_for_restart(&old, &NodeConfig { metrics, ..old.clone() });
         assert_eq!(keys.as_deref(), Some("[metrics] listen"));
+        let web = WebConfig { listen: ([127, 0, 0, 1], 1).into(), password: None, hosts: vec![] };
+        let keys = waits_for_restart(&old, &NodeConfig { web: Some(web), ..old.clone() });
+        assert_eq!(keys.as_deref(), Some("[web]"));
         let keys = waits_for_restart(&old, &NodeConfig { seccomp: !old.seccomp, ..old.clone() });
         assert_eq!(keys.as_deref(), Some("[node] seccomp"));
         let new = NodeConfig { keepalive_ns: 1, ..old.clone() };

@@ -47,6 +47,17 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
+    /// The port for the web page.
+    #[error(
+        "cannot serve the web page at {address}: {source}: choose a local address and a free port for \
+         \"listen\" in [web]"
+    )]
+    Web {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
     /// The directory for journals.
     #[error("cannot write journals in {}: {source}", directory.display())]
     Journal {

@@ -209,9 +209,10 @@ impl Recorder {
 
 /// What became of packets, in words, and how often.
 fn decisions(tx: &TxStatus) -> BTreeMap<String, u64> {
-    let raw = tx.bypassed.iter().map(|(reason, count)| {
-        (format!("not compressed: {}", crate::explained(reason)), *count)
-    });
+    let raw = tx
+        .bypassed
+        .iter()
+        .map(|(reason, count)| (format!("not compressed: {}", crate::explained(reason)), *count));
     let dropped =
         tx.dropped.iter().map(|(reason, count)| (format!("dropped: {reason}"), count.packets));
     let others = [

@@ -15,11 +15,9 @@ fn unknown_keys_are_reported_with_the_nearest() {
     assert!(node_error("nmae = \"x\"").contains("did you mean `name`?"));
     let error = |text: &str| error(&format!("{text}\n{MINIMAL}"));
     assert!(error("[nod]").contains("a.toml:1: `nod` is unknown here: did you mean `node`?"));
-    assert!(
-        error("[other]").contains(
-            "use [node], [defaults], [[peer]], [[class]], [metrics], [pairing], [savings]"
-        )
-    );
+    assert!(error("[other]").contains(
+        "use [node], [defaults], [[peer]], [[class]], [metrics], [web], [pairing], [savings]"
+    ));
     assert!(error("[metrics]\nport = 1").contains("there is no key `port` here"));
     assert!(error("[pairing]\nendpoints = [\"1\"]").contains("[pairing], `endpoints`"));
     assert!(error("[savings]\nfile = \"a\"").contains("must be an absolute path"));
@@ -27,6 +25,14 @@ fn unknown_keys_are_reported_with_the_nearest() {
     assert!(error("[savings]\ncost_per_gb = nan").contains("must be the price of a gigabyte"));
     assert!(error("[savings]\ncurrency = \"\\u001b[0m\"").contains("must be a currency"));
     assert!(error("[metrics]\nlisten = \"x\"").contains("must be an IP address and a port"));
+    assert!(error("[web]\nlisten = \"x\"").contains("must be an IP address and a port"));
+    assert!(error("[web]\nhosts = []").contains("needs listen, for instance"));
+    assert!(error("[web]\nlisten = \"0.0.0.0:1\"").contains("which needs a password"));
+    assert!(error("[web]\nlisten = \"[fd77::1]:1\"").contains("which needs a password"));
+    let missing = error("[web]\nlisten = \"0.0.0.0:1\"\npassword_file = \"/none\"");
+    assert!(missing.contains("`password_file`: /none can't be read"), "{missing}");
+    let hosts = error("[web]\nlisten = \"127.0.0.1:1\"\nhosts = [\"a.example:80\"]");
+    assert!(hosts.contains("must be a host name without port"), "{hosts}");
     assert!(error("tun = \"x\"").contains("put it under [node]"));
     assert!(error("rate = \"x\"").contains("put it under [[peer]] or [defaults]"));
     assert!(error("[defaults]\nname = \"x\"").contains("it is each peer's own"));

@@ -13,6 +13,7 @@ mod life;
 mod links;
 mod monitor;
 mod mtu;
+mod page;
 mod pairing;
 mod ports;
 mod programs;
@@ -63,6 +64,8 @@ pub(crate) const ALL: &[Check] = &[
     ("verify_names_what_is_wrong", pairing::mistakes),
     ("savings_outlive_restarts", pairing::savings),
     ("prometheus_reads_a_relay", monitor::prometheus),
+    ("the_web_page_has_a_password_and_no_secrets", page::closed),
+    ("long_a_browser_shows_the_web_page", page::in_a_browser),
     ("iperf3_there_and_back", programs::iperf3),
     ("rsync_copies_a_tree", programs::rsync),
     ("ssh_copies_a_tree", programs::ssh),

@@ -1,0 +1,244 @@
+//! Who may read the web page: whoever knows the password, if there is one, and names this host.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::super::http::Request;
+use crate::config::WebConfig;
+
+/// After a wrong password the next one is looked at so much later, whoever tries it.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Wrong passwords are logged this often at most.
+const LOG_PAUSE: Duration = Duration::from_secs(60);
+
+/// Whether a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Granted,
+    /// There is a password, and this is not it, or there is none.
+    Unauthorized,
+    /// A name leads here that is not this host's: a page of somebody else may be asking.
+    WrongHost,
+    /// Another site's page asks.
+    CrossSite,
+}
+
+/// What is asked of readers.
+#[derive(Debug)]
+pub(super) struct Access {
+    config: WebConfig,
+    tries: Mutex<Tries>,
+}
+
+#[derive(Debug)]
+struct Tries {
+    next_at: Instant,
+    log_at: Instant,
+    wrong: u64,
+}
+
+impl Access {
+    pub(super) fn new(config: WebConfig) -> Self {
+        let now = Instant::now();
+        Self { config, tries: Mutex::new(Tries { next_at: now, log_at: now, wrong: 0 }) }
+    }
+
+    /// Judges a request.
+    pub(super) fn verdict(&self, request: &Request<'_>) -> Verdict {
+        if !request.header("host").is_some_and(|host| self.is_own(host)) {
+            return Verdict::WrongHost;
+        }
+        if is_cross_site(request) {
+            return Verdict::CrossSite;
+        }
+        match &self.config.password {
+            None => Verdict::Granted,
+            Some(_) => match request.header("authorization").and_then(password) {
+                Some(text) if self.is_right(&text) => Verdict::Granted,
+                _ => Verdict::Unauthorized,
+            },
+        }
+    }
+
+    /// A page whose name was made to lead here (DNS rebinding) asks with that name. An address can't be made to
+    /// lead elsewhere.
+    fn is_own(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => match rest.split_once(']') {
+                Some((address, port)) if is_port(port) => {
+                    return address.parse::<std::net::Ipv6Addr>().is_ok();
+                }
+                _ => return false,
+            },
+            None => match host.split_once(':') {
+                Some((name, port)) if is_port(&host[name.len()..]) && !port.is_empty() => name,
+                Some(_) => return false,
+                None => host,
+            },
+        };
+        let is_named = |own: &String| own.eq_ignore_ascii_case(name);
+        name.parse::<std::net::Ipv4Addr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.config.hosts.iter().any(is_named)
+    }
+
+    /// One after the other, so that nobody can try many. Who knows the password waits with those who don't.
+    fn is_right(&self, text: &str) -> bool {
+        let Some(password) = &self.config.password else { return true };
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        std::thread::sleep(tries.next_at.saturating_duration_since(Instant::now()));
+        let is_right = password.is(text);
+        if !is_right {
+            let now = Instant::now();
+            tries.wrong += 1;
+            tries.next_at = now + PAUSE;
+            if now >= tries.log_at {
+                let wrong = std::mem::take(&mut tries.wrong);
+                tries.log_at = now + LOG_PAUSE;
+                tracing::warn!("the web page was asked for with a wrong password, {wrong} times");
+            }
+        }
+        is_right
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    let digits = text.strip_prefix(':');
+    text.is_empty() || digits.is_some_and(|digits| digits.parse::<u16>().is_ok())
+}
+
+/// Browsers say so of what other sites' pages embed or fetch. To follow a link from there is allowed.
+fn is_cross_site(request: &Request<'_>) -> bool {
+    let is_elsewhere = matches!(request.header("sec-fetch-site"), Some("cross-site" | "same-site"));
+    is_elsewhere && request.header("sec-fetch-mode") != Some("navigate")
+}
+
+/// Returns the password of basic authentication (RFC 7617), whatever the user's name.
+fn password(header: &str) -> Option<String> {
+    let (scheme, encoded) = header.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(decode_base64(encoded.trim())?).ok()?;
+    Some(text.split_once(':')?.1.to_owned())
+}
+
+/// Reads base64, with or without padding.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let (mut bits, mut count) = (0_u32, 0);
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
+    for byte in text.trim_end_matches('=').bytes() {
+        let digit = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(digit);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    (bits == 0 && count < 6).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::WebPassword;
+
+    fn access(password: Option<&str>) -> Access {
+        let password = password.map(|text| WebPassword::new(text).unwrap());
+        let listen = ([127, 0, 0, 1], 7780).into();
+        Access::new(WebConfig { listen, password, hosts: vec!["relay.example.org".to_owned()] })
+    }
+
+    fn verdict(access: &Access, headers: &str) -> Verdict {
+        let text = format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n");
+        access.verdict(&Request::parse(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn only_this_hosts_names_are_answered() {
+        let open = access(None);
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:7780",
+            "10.77.0.1:7780",
+            "[::1]:7780",
+            "[fd77::1]",
+            "localhost:7780",
+            "LOCALHOST",
+            "Relay.Example.org:7780",
+        ] {
+            assert_eq!(verdict(&open, &format!("Host: {host}")), Verdict::Granted, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:7780",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1:7780:1",
+            "127.0.0.1:",
+            "127.0.0.1:99999",
+            "[::1",
+            "[::1]x",
+            "[evil.example]",
+            "::1",
+            "",
+        ] {
+            assert_eq!(verdict(&open, &format!("Host: {host}")), Verdict::WrongHost, "{host}");
+        }
+        assert_eq!(verdict(&open, "Accept: *"), Verdict::WrongHost, "there is none");
+        let two = "Host: 127.0.0.1\r\nHost: evil.example";
+        assert_eq!(verdict(&open, two), Verdict::WrongHost);
+    }
+
+    #[test]
+    fn other_sites_can_link_here_but_not_embed_or_fetch() {
+        let open = access(None);
+        let from = |site: &str, mode: &str| {
+            let headers =
+                format!("Host: localhost\r\nSec-Fetch-Site: {site}\r\nSec-Fetch-Mode: {mode}");
+            verdict(&open, &headers)
+        };
+        assert_eq!(from("cross-site", "navigate"), Verdict::Granted);
+        assert_eq!(from("cross-site", "no-cors"), Verdict::CrossSite);
+        assert_eq!(from("same-site", "cors"), Verdict::CrossSite);
+        assert_eq!(from("same-origin", "cors"), Verdict::Granted);
+        assert_eq!(from("none", "navigate"), Verdict::Granted);
+    }
+
+    #[test]
+    fn the_password_is_asked_for_where_there_is_one() {
+        let closed = access(Some("correct horse"));
+        // dwell:correct horse
+        let right = "Host: localhost\r\nAuthorization: Basic ZHdlbGw6Y29ycmVjdCBob3JzZQ==";
+        assert_eq!(verdict(&closed, right), Verdict::Granted);
+        // :correct horse
+        let nobody = "Host: localhost\r\nauthorization: bAsIc OmNvcnJlY3QgaG9yc2U";
+        assert_eq!(verdict(&closed, nobody), Verdict::Granted, "whoever it is");
+        for wrong in [
+            "",
+            "Basic",
+            "Basic ",
+            "Basic !!!!",
+            "Basic Y29ycmVjdCBob3JzZQ==",         // no colon
+            "Basic ZHdlbGw6Y29ycmVjdCBob3Jz",     // cut
+            "Basic ZHdlbGw6Y29ycmVjdCBob3JzZSE=", // longer
+            "Bearer ZHdlbGw6Y29ycmVjdCBob3JzZQ==",
+            "Basic //79",
+        ] {
+            let headers = format!("Host: localhost\r\nAuthorization: {wrong}");
+            assert_eq!(verdict(&closed, &headers), Verdict::Unauthorized, "{wrong}");
+        }
+        assert_eq!(verdict(&closed, "Host: localhost"), Verdict::Unauthorized);
+        let twice = format!("{right}\r\nAuthorization: Basic eDp5");
+        assert_eq!(verdict(&closed, &twice), Verdict::Unauthorized);
+    }
+}
