@@ -256,6 +256,12 @@ impl Relay {
         &mut self.process
     }
 
+    /// Returns the path of its status socket.
+    #[must_use]
+    pub fn status_path(&self) -> &Path {
+        &self.status
+    }
+
     /// Returns its configuration file: change it, and send SIGHUP.
     pub fn config(&self) -> &Path {
         &self.config

@@ -2,9 +2,10 @@
 
 mod live;
 mod measure;
+mod picture;
 mod summary;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use self::live::Live;
 use self::measure::{Payload, Stage};
 use self::summary::Summary;
 use super::lab_setup::{self, LinkArgs, RELAYS};
+use super::whole_file;
 use crate::logging::{self, Logging};
 use dwell_cli::{terminal, values};
 
@@ -28,6 +30,7 @@ Examples:
   dwell demo --rate 2mbit --codec zstd:9      a thinner link is worth more work
   dwell demo --rate 100mbit --scheme packet   a link that leaves little time
   dwell demo --loss 1%                        a link that loses packets
+  dwell demo --html demo.html                 the same as a page with plots
   dwell demo --json | jq '.runs[] | [.scheme, .file, .goodput_bps]'
 
 It needs no privileges: its hosts are network namespaces of an ordinary user, made of the
@@ -68,6 +71,9 @@ pub(crate) struct Demo {
     /// The size of the files instead, such as 5MB
     #[arg(long, conflicts_with = "seconds", value_parser = size)]
     size: Option<u64>,
+    /// Write a page with plots, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -118,6 +124,10 @@ impl Demo {
         };
         summary.complete = result.is_ok() && !stage.is_interrupted();
         terminal::print(&if self.json { summary.to_json()? } else { summary.to_text() })?;
+        if let Some(path) = &self.html {
+            let page = picture::page(&summary, &terminal::command_line());
+            whole_file::replace(path, &page)?;
+        }
         result?;
         if let Some(signal) = stage.lab.interrupted_by().filter(|_| !summary.complete) {
             return Ok(ExitCode::from(128 + signal));

@@ -5,6 +5,7 @@
 
 mod check;
 mod demo;
+mod doctor;
 mod genkey;
 mod genpsk;
 mod init;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Verify(verify::Verify),
     Status(status::Status),
     Top(top::Top),
+    Doctor(doctor::Doctor),
     Peer(peer::Peer),
     Invite(invite::Invite),
     Relay(relay::Relay),
@@ -89,6 +91,7 @@ impl Command {
             Self::Check(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Top(command) => command.run(),
+            Self::Doctor(command) => command.run(),
             Self::Genkey(command) => command.run(),
             Self::Pubkey(command) => command.run(),
             Self::Genpsk(command) => command.run(),

@@ -21,6 +21,8 @@ use dwell_report::{Status, human};
 use rustix::process::Signal;
 use serde::Serialize;
 
+use super::picture::{Course, Moment};
+
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 const HTTP_PORT: u16 = 80;
 /// The period in which progress is reported and an interruption noticed.
@@ -58,6 +60,8 @@ pub(super) struct Download {
     /// `link_data_bytes` / `bytes`.
     pub(super) link_ratio: f64,
     pub(super) ping: Ping,
+    /// How far it was at some moments; the end is the last one.
+    pub(super) course: Vec<Moment>,
     /// Only with relays.
     pub(super) relays: Option<RelayCost>,
 }
@@ -179,6 +183,7 @@ impl Stage {
         };
         let start = Instant::now();
         let mut next_tick = TICK;
+        let mut course = Course::new();
         while !download.is_finished() {
             if self.is_interrupted() {
                 // The thread ends with the process.
@@ -188,11 +193,11 @@ impl Stage {
             if start.elapsed() >= next_tick {
                 next_tick = start.elapsed() + TICK;
                 let sent = self.pair.egress.tx_bytes(THIN_DEVICE)?;
-                on_progress(Progress {
-                    bytes: got.load(Ordering::Relaxed),
-                    link_data_bytes: sent - before.link_data_bytes,
-                    elapsed: start.elapsed(),
-                });
+                let (bytes, elapsed) = (got.load(Ordering::Relaxed), start.elapsed());
+                let at_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+                course.note(Moment { at_ns, bytes });
+                let link_data_bytes = sent - before.link_data_bytes;
+                on_progress(Progress { bytes, link_data_bytes, elapsed });
             }
         }
         let after = Counters::read(self, relays)?;
@@ -206,7 +211,9 @@ impl Stage {
         if let Some(cost) = relays {
             cost.ensure_carried(payload.name, fetched.bytes)?;
         }
+        let end = Moment { at_ns: fetched.total_ns, bytes: fetched.bytes };
         Ok(Some(Download {
+            course: course.ended(end),
             bytes: fetched.bytes,
             equal: fetched.is_as_expected,
             duration_ns: fetched.total_ns,

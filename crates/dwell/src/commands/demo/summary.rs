@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::PLAIN;
 use super::measure::{Download, Ping};
+use super::picture;
 
 /// The version of the JSON document.
 pub(super) const SCHEMA: u32 = 1;
@@ -108,19 +109,20 @@ impl Summary {
             let runs: Vec<&Run> = self.runs.iter().filter(|run| run.file == file).collect();
             // Writing to a string can't fail.
             let _ = writeln!(out, "{}", self.table(file, &runs).to_text());
+            let _ = writeln!(out, "{}", picture::lines(&runs));
         }
         if !self.runs.is_empty() {
             out.push_str(LEGEND);
             out.push('\n');
         }
-        for sentence in self.sentences() {
+        for sentence in self.balance().into_iter().chain(self.sentences()) {
             let _ = writeln!(out, "{}", wrapped(&sentence));
         }
         out
     }
 
     /// In the order of their first download.
-    fn files(&self) -> Vec<&'static str> {
+    pub(super) fn files(&self) -> Vec<&'static str> {
         let mut files = Vec::new();
         for run in &self.runs {
             if !files.contains(&run.file) {
@@ -130,7 +132,7 @@ impl Summary {
         files
     }
 
-    fn table(&self, file: &str, runs: &[&Run]) -> Table {
+    pub(super) fn table(&self, file: &str, runs: &[&Run]) -> Table {
         let unit = Unit::of(self.link_rate_bps);
         let mut table = Table::new([
             Column::left(file),
@@ -150,9 +152,55 @@ impl Summary {
     }
 
     /// Returns the meaning of the figures in sentences, for better or worse.
-    fn sentences(&self) -> Vec<String> {
+    pub(super) fn sentences(&self) -> Vec<String> {
         let each = self.files().into_iter().filter_map(|file| self.about(file));
         each.chain(self.about_ping()).chain([self.about_equality()]).collect()
+    }
+
+    /// Returns two sentences: what was gained, and what was lost. None if nothing ran with dwell.
+    pub(super) fn balance(&self) -> Vec<String> {
+        let shown = |name: &str| self.with_dwell("text").find(|run| run.name() == name);
+        let best = || self.with_dwell("text").max_by_key(|run| run.download.goodput_bps);
+        let Some(text) = shown("auto").or_else(best) else { return Vec::new() };
+        let name = text.name();
+        let gain = text.goodput_relative.filter(|gain| *gain > 1.0);
+        let fewer = text.link_relative.filter(|bytes| *bytes < 1.0);
+        let gained = match (gain, fewer) {
+            (Some(gain), Some(bytes)) => format!(
+                "text came {gain:.2} times as fast with \"{name}\", and the link carried {} fewer bytes for it",
+                percent(1.0 - bytes)
+            ),
+            (Some(gain), None) => format!("text came {gain:.2} times as fast with \"{name}\""),
+            (None, Some(bytes)) => format!(
+                "the link carried {} fewer bytes for text with \"{name}\", which came no faster",
+                percent(1.0 - bytes)
+            ),
+            (None, None) => format!("nothing by \"{name}\" on this link"),
+        };
+        let mut lost = Vec::new();
+        let random = self.with_dwell("random").find(|run| run.name() == name);
+        if let Some(share) = random.and_then(|run| run.goodput_relative).filter(|it| *it < 1.0) {
+            lost.push(format!(
+                "random bytes came {} slower, which is the tunnel's headers",
+                percent(1.0 - share)
+            ));
+        }
+        let idle = |scheme: Option<&str>| {
+            self.idle.iter().find(|idle| idle.scheme.as_deref() == scheme)?.ping.p50_ns
+        };
+        if let Some(more_ns) =
+            idle(Some(name)).zip(idle(None)).and_then(|(with, plain)| with.checked_sub(plain))
+        {
+            lost.push(format!(
+                "a ping on the idle link took {:.2} ms longer",
+                more_ns as f64 / 1e6
+            ));
+        }
+        let costs =
+            [Some(text), random].into_iter().flatten().filter_map(|run| run.download.relays);
+        let cpu_ns: u64 = costs.map(|cost| cost.cpu_ns).sum();
+        lost.push(format!("the two relays took {:.2} s of processor time", cpu_ns as f64 / 1e9));
+        vec![format!("Gained: {gained}."), format!("Lost: {}.", lost.join("; "))]
     }
 
     /// Goodput and bytes of a file: the best scheme against no dwell.
@@ -246,7 +294,7 @@ impl Unit {
 }
 
 impl Run {
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.scheme.as_deref().unwrap_or(PLAIN)
     }
 
@@ -334,6 +382,7 @@ mod tests {
             link_back_bytes: 1,
             link_ratio: link_data_bytes as f64 / 1000.0,
             ping: Ping { replies: 1, lost: 0, p50_ns: Some(50_000_000), p99_ns: Some(123_400_000) },
+            course: vec![picture::Moment { at_ns: 1, bytes: 1000 }],
             relays,
         }
     }
@@ -380,6 +429,36 @@ mod tests {
             "All 4 downloads arrived byte for byte as they were sent.",
         ];
         assert_eq!(summary().sentences(), expected);
+    }
+
+    #[test]
+    fn two_sentences_say_what_was_gained_and_lost() {
+        let mut all = summary();
+        let ping = |ns| Ping { replies: 1, lost: 0, p50_ns: Some(ns), p99_ns: None };
+        all.idle.push(Idle { scheme: None, ping: ping(40_100_000) });
+        all.idle.push(Idle { scheme: Some("all".to_owned()), ping: ping(40_400_000) });
+        let expected = [
+            "Gained: text came 1.50 times as fast with \"all\", and the link carried 33 % fewer bytes for it.",
+            "Lost: random bytes came 3.3 % slower, which is the tunnel's headers; a ping on the idle link took \
+             0.30 ms longer; the two relays took 0.24 s of processor time.",
+        ];
+        assert_eq!(all.balance(), expected);
+        all.runs.truncate(2);
+        assert_eq!(all.balance(), [""; 0], "nothing with dwell");
+    }
+
+    #[test]
+    fn the_page_and_the_lines_show_every_run() {
+        let summary = summary();
+        let page = picture::page(&summary, "dwell demo --html a.html");
+        assert!(page.contains("<svg") && page.contains("Gained: text came"), "{page}");
+        for file in ["text", "random"] {
+            assert!(page.contains(&format!("Goodput of the download of {file}")), "{page}");
+        }
+        let runs: Vec<&Run> = summary.runs.iter().collect();
+        let lines = picture::lines(&runs);
+        assert_eq!(lines.lines().count(), 5, "{lines}");
+        assert!(lines.contains('█'), "{lines}");
     }
 
     #[test]

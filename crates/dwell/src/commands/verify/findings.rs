@@ -12,17 +12,17 @@ use super::machine::{Hook, Machine};
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
+pub(in crate::commands) struct Finding {
     /// The peer, if it is about one.
-    pub(super) peer: Option<String>,
-    pub(super) check: &'static str,
-    pub(super) verdict: Verdict,
-    pub(super) text: String,
+    pub(in crate::commands) peer: Option<String>,
+    pub(in crate::commands) check: &'static str,
+    pub(in crate::commands) verdict: Verdict,
+    pub(in crate::commands) text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(in crate::commands) enum Verdict {
     Ok,
     /// It may be meant so.
     Hint,
@@ -34,7 +34,7 @@ impl Finding {
         Self { peer: Some(peer.name.clone()), check, verdict, text }
     }
 
-    pub(super) fn to_text(&self) -> String {
+    pub(in crate::commands) fn to_text(&self) -> String {
         let word = match self.verdict {
             Verdict::Ok => "ok    ",
             Verdict::Hint => "hint  ",
@@ -47,7 +47,7 @@ impl Finding {
 
 /// Why no ping could be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NotSent {
+pub(in crate::commands) enum NotSent {
     /// Nothing is known: this user may not.
     Forbidden(String),
     /// The machine has no way there.
@@ -56,17 +56,17 @@ pub(super) enum NotSent {
 
 /// Replies of a peer's tunnel address; none if it was not asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pings {
-    pub(super) address: Option<IpAddr>,
-    pub(super) short: Option<Result<Option<Duration>, NotSent>>,
-    pub(super) full: Option<Result<Option<Duration>, NotSent>>,
-    pub(super) full_len: u16,
+pub(in crate::commands) struct Pings {
+    pub(in crate::commands) address: Option<IpAddr>,
+    pub(in crate::commands) short: Option<Result<Option<Duration>, NotSent>>,
+    pub(in crate::commands) full: Option<Result<Option<Duration>, NotSent>>,
+    pub(in crate::commands) full_len: u16,
     /// True if the relay had the packets.
-    pub(super) went_through: Option<bool>,
+    pub(in crate::commands) went_through: Option<bool>,
 }
 
 /// The address of the peer itself in the tunnel: a prefix of one address.
-pub(super) fn tunnel_address(peer: &PeerStatus) -> Option<IpAddr> {
+pub(in crate::commands) fn tunnel_address(peer: &PeerStatus) -> Option<IpAddr> {
     let prefixes = peer.prefixes.iter().filter_map(|prefix| prefix.parse::<IpNet>().ok());
     let mut hosts = prefixes.filter(|prefix| prefix.prefix_len() == prefix.max_prefix_len());
     hosts.next().map(|prefix| prefix.addr())
@@ -76,7 +76,7 @@ fn sentences(problem: &ProblemStatus) -> String {
     format!("{} {}", problem.why, problem.remedy)
 }
 
-pub(super) fn of_node(status: &Status, machine: &Machine) -> Vec<Finding> {
+pub(in crate::commands) fn of_node(status: &Status, machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add =
         |check, verdict, text| findings.push(Finding { peer: None, check, verdict, text });
@@ -106,7 +106,7 @@ pub(super) fn of_node(status: &Status, machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-pub(super) fn of_peer(
+pub(in crate::commands) fn of_peer(
     peer: &PeerStatus,
     status: &Status,
     pings: &Pings,

@@ -4,22 +4,22 @@ use std::process::{Command, Stdio};
 
 /// The facts that matter, as far as they can be seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Machine {
-    pub(super) forwards_v4: Option<bool>,
-    pub(super) forwards_v6: Option<bool>,
+pub(in crate::commands) struct Machine {
+    pub(in crate::commands) forwards_v4: Option<bool>,
+    pub(in crate::commands) forwards_v6: Option<bool>,
     /// Chains of the firewall that drop what they do not accept, by the packets that they see.
-    pub(super) dropping: Vec<Hook>,
+    pub(in crate::commands) dropping: Vec<Hook>,
 }
 
 /// Where a chain of the firewall stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hook {
+pub(in crate::commands) enum Hook {
     Input,
     Forward,
 }
 
 impl Machine {
-    pub(super) fn look() -> Self {
+    pub(in crate::commands) fn look() -> Self {
         let switch = |path: &str| {
             let text = std::fs::read_to_string(path).ok()?;
             Some(text.trim() != "0")

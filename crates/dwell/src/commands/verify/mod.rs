@@ -1,7 +1,7 @@
 //! `dwell verify`: tries whether a tunnel works, there and back.
 
-mod findings;
-mod machine;
+pub(super) mod findings;
+pub(super) mod machine;
 
 use std::io;
 use std::net::IpAddr;
@@ -129,7 +129,7 @@ impl Verify {
 }
 
 /// Pings a peer's tunnel address, with short packets and with the longest ones.
-fn ping(peer: &PeerStatus, socket: &Path, mtu: u32) -> Pings {
+pub(super) fn ping(peer: &PeerStatus, socket: &Path, mtu: u32) -> Pings {
     let Some(address) = findings::tunnel_address(peer) else { return Pings::default() };
     let counter = || relay_status(socket).ok().and_then(|status| entered(&status, &peer.name));
     let before = counter();
@@ -149,7 +149,7 @@ fn entered(status: &Status, name: &str) -> Option<u64> {
     status.peers.iter().find(|peer| peer.name == name).map(|peer| peer.tx.arrived.packets)
 }
 
-fn attempt(address: IpAddr, len: u16) -> Result<Option<Duration>, NotSent> {
+pub(super) fn attempt(address: IpAddr, len: u16) -> Result<Option<Duration>, NotSent> {
     for _ in 0..PINGS {
         match echo(address, len, PING_PATIENCE) {
             Ok(None) => {}

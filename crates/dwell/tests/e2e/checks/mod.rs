@@ -2,6 +2,7 @@
 
 mod closed;
 mod contexts;
+mod doctor;
 mod downloads;
 mod fair;
 mod faults;
@@ -64,6 +65,7 @@ pub(crate) const ALL: &[Check] = &[
     ("verify_names_what_is_wrong", pairing::mistakes),
     ("savings_outlive_restarts", pairing::savings),
     ("prometheus_reads_a_relay", monitor::prometheus),
+    ("a_doctor_gathers_everything_but_keys", doctor::doctor),
     ("the_web_page_has_a_password_and_no_secrets", page::closed),
     ("long_a_browser_shows_the_web_page", page::in_a_browser),
     ("iperf3_there_and_back", programs::iperf3),
