@@ -26,7 +26,8 @@ fn site(lab: &mut Lab) -> anyhow::Result<Site> {
          [[class]]\nname = \"web\"\nports = [\"tcp/80\"]\n",
         file.display()
     );
-    Site::thin(lab, &RelaySettings { extra, keyed: true, ..site::settings() })
+    let scheme = "auto".to_owned();
+    Site::thin(lab, &RelaySettings { extra, scheme, keyed: true, ..site::settings() })
 }
 
 /// Asks with curl. Returns the code, and what came.
@@ -245,21 +246,23 @@ pub(super) fn in_a_browser(lab: &mut Lab) -> anyhow::Result<()> {
     require(&["chromedriver", "chromium"])?;
     let pictures = std::env::var_os("DWELL_SCREENSHOTS");
     let site = site(lab)?;
-    let web = Web::start(&site, 2_000_000, 600_000)?;
-    // A past to be seen takes its time; a test needs little of it.
-    let traffic = Duration::from_secs(if pictures.is_some() { 150 } else { 6 });
-    let end = Instant::now() + traffic;
+    // A past to be seen takes its time and is made of long downloads; a test needs little of it.
+    let (text, random, past) = match pictures.is_some() {
+        true => (16_000_000, 6_000_000, Duration::from_secs(170)),
+        false => (1_000_000, 300_000, Duration::from_secs(4)),
+    };
+    let web = Web::start(&site, text, random)?;
+    let end = Instant::now() + past;
     for round in 0.. {
-        web.fetch(
-            &site.pair.client,
-            site::SERVERS[0],
-            if round % 4 == 3 { "random" } else { "text" },
-        )?;
+        let file = if round % 3 == 2 { "random" } else { "text" };
+        web.fetch(&site.pair.client, site::SERVERS[0], file)?;
         if Instant::now() > end {
             break;
         }
-        std::thread::sleep(Duration::from_secs(round % 3));
+        std::thread::sleep(Duration::from_secs(round % 4));
     }
+    // It goes on while it is looked at.
+    let _download = web.begin(&site.pair.client, site::SERVERS[0], "text")?;
     // The relays go before the hosts that they are on: from the last to the first.
     let Site { pair, mut relays, directory } = site;
     let browser = Browser::start(&pair.egress, &directory)?;
@@ -349,9 +352,9 @@ fn works_by_keyboard(browser: &Browser<'_>) -> anyhow::Result<()> {
 /// The other end dies: the page says so, and why, without being asked.
 fn shows_what_happens(browser: &Browser<'_>, relays: &mut Relays) -> anyhow::Result<()> {
     site::kill(relays.ingress.process())?;
-    browser.wait(
-        "the page says that the peer is gone",
-        "return /not up/.test(document.getElementById('state').textContent) \
-         && [...document.querySelectorAll('#events .kind')].some((e) => e.textContent === 'down')",
-    )
+    // An idle peer is asked only after 20 s, and has 5 s to answer.
+    let is_said = "return /not up/.test(document.getElementById('state').textContent) \
+         && [...document.querySelectorAll('#events .kind')].some((e) => e.textContent === 'down')";
+    let is_soon = browser.wait("the page says that the peer is gone", is_said);
+    is_soon.or_else(|_| browser.wait("the page says at last that the peer is gone", is_said))
 }
