@@ -257,7 +257,6 @@
     }
     $('pause').addEventListener('click', () => {
       state.paused = !state.paused;
-      $('pause').setAttribute('aria-pressed', String(state.paused));
       write($('pause'), state.paused ? 'Go on' : 'Pause');
       if (!state.paused) ask();
     });
