@@ -18,7 +18,7 @@ fn redact_line(line: &str) -> String {
     if is_named.contains(&key)
         && let Some((name, _)) = line.split_once('=')
     {
-        return format!("{}= {LEFT_OUT}", name);
+        return format!("{name}= {LEFT_OUT}");
     }
     if is_public {
         return line.to_owned();
