@@ -159,7 +159,7 @@ mod tests {
         series.put(1_003, point(7)); // clocks are set back
         let shown = values(&series, Range::FiveMinutes, 1_009);
         assert_eq!(shown.len(), 300);
-        let expected = (1_000..1_010).map(|at| (at != 1_005).then_some(at as f64));
+        let expected = (1_000..1_010).map(|at| (at != 1_005).then_some(f64::from(at)));
         assert_eq!(shown[290..], expected.collect::<Vec<_>>());
         assert!(shown[..290].iter().all(Option::is_none));
     }
