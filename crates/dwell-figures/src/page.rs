@@ -67,7 +67,7 @@ color-scheme:light dark}\
 @media screen and (prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e8e8e8;\
 --muted:#a8a8a8;--rule:#363a42;--shade:#1f2228;--link:#6bbcf0}}\
 *{box-sizing:border-box}\
-body{margin:0 auto;padding:1.5rem 1rem 4rem;max-width:56rem;background:var(--paper);\
+body{margin:0 auto;padding:1.5rem 1rem 4rem;max-width:68rem;background:var(--paper);\
 color:var(--ink);font:1rem/1.55 system-ui,-apple-system,'Segoe UI','Helvetica Neue',Arial,sans-serif}\
 h1{font-size:1.8rem;line-height:1.2;margin:.5rem 0 1rem}\
 h2{font-size:1.3rem;margin:2.5rem 0 .75rem;padding-top:.75rem;border-top:1px solid var(--rule)}\
@@ -84,7 +84,13 @@ th,td{padding:.3rem .7rem;border-bottom:1px solid var(--rule);text-align:left;ve
 th{border-bottom-width:2px;white-space:nowrap}.r{text-align:right}td.r{white-space:nowrap}\
 figure{margin:1.5rem 0 .25rem}svg{display:block;max-width:100%;height:auto}\
 details{margin:.25rem 0 1rem}summary{cursor:pointer;color:var(--muted);font-size:.9rem}\
-@media (max-width:34rem){figure{overflow-x:auto}svg{min-width:32rem}dl{grid-template-columns:1fr}\
+table.claims{width:100%}.claims td:first-child{width:46%}.claims small{display:block;color:var(--muted)}\
+.claims .off{font-weight:600}\
+@media (max-width:34rem){.claims thead{display:none}.claims tr{display:block;padding:.5rem 0;\
+border-bottom:1px solid var(--rule)}.claims td,.claims td:first-child{display:block;width:auto;\
+text-align:left;border:0;padding:.1rem 0;white-space:normal}\
+.claims td[data-label]::before{content:attr(data-label) ': ';color:var(--muted)}\
+figure{overflow-x:auto}svg{min-width:32rem}dl{grid-template-columns:1fr}\
 dd{margin-bottom:.4rem}}\
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}\
 figure,tr,pre{break-inside:avoid}h2{break-after:avoid}.wide{overflow:visible}}";
@@ -204,7 +210,7 @@ impl Block {
             Self::Chart(chart) => figure(out, chart),
             Self::Table(caption, table) => wide(out, caption, table),
             Self::Claims(claims) => {
-                wide(out, &claims::summary(claims), &claims::to_table(claims));
+                claims_table(out, claims);
             }
             Self::Folded(summary, blocks) => {
                 out.open("details", &[]);
@@ -236,6 +242,43 @@ fn figure(out: &mut Markup, chart: &Chart) {
 fn wide(out: &mut Markup, caption: &str, table: &Table) {
     out.open("div", &[("class", &"wide")]);
     write_table(out, caption, table);
+    out.close();
+}
+
+/// The numbers of papers beside ours: deviation and verdict are seen at any width, and comments stand below what they
+/// are about.
+fn claims_table(out: &mut Markup, claims: &[Claim]) {
+    let shown = claims::to_table(claims);
+    let lines = shown.lines();
+    let Some((head, rows)) = lines.split_first() else { return };
+    out.open("table", &[("class", &"claims")]);
+    out.element("caption", &[], &claims::summary(claims));
+    out.open("thead", &[]);
+    out.open("tr", &[]);
+    let last = head.len() - 1;
+    out.element("th", &[], "quantity");
+    head[2..last].iter().for_each(|name| out.element("th", &[], name));
+    out.close();
+    out.close();
+    out.open("tbody", &[]);
+    for (row, claim) in rows.iter().zip(claims) {
+        out.open("tr", &[]);
+        out.open("td", &[]);
+        out.text(&row[1]);
+        out.element("small", &[], &row[0]);
+        if !row[last].is_empty() {
+            out.element("small", &[], &row[last]);
+        }
+        out.close();
+        for (name, cell) in head[2..last].iter().zip(&row[2..last]) {
+            let is_off = *name == "agreement" && claim.agreement() == claims::Agreement::Off;
+            let class = if is_off { "off" } else { "" };
+            out.element("td", &[("class", &class), ("data-label", &name)], cell);
+        }
+        out.close();
+        out.line();
+    }
+    out.close();
     out.close();
 }
 

@@ -19,6 +19,7 @@ pub mod results;
 pub mod scenario;
 pub mod source;
 pub mod tcp;
+pub mod trace;
 pub mod world;
 
 pub use outcome::Outcome;

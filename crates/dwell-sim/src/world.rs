@@ -40,10 +40,12 @@ mod propagation;
 mod queue;
 mod route;
 mod served;
+mod sighting;
 mod statistics;
 mod varying;
 
 pub use contents::{Content, Contents, Described};
+pub use sighting::{Seen, Sighting, What};
 pub use statistics::EXCESS_BIN_NS;
 
 /// A network, its traffic, and the time.
@@ -61,6 +63,8 @@ pub struct World {
     statistics: Statistics,
     rng: Rng,
     contents: contents::Carried,
+    /// What has happened in this event, if somebody looks.
+    sightings: Option<Vec<Sighting>>,
     check_invariants: bool,
     events: u64,
     /// Packets that a queue has dropped just now; kept for its storage.
@@ -125,6 +129,7 @@ impl World {
             statistics: Statistics::new(plan),
             rng: Rng::stream(seed, stream::COMPRESSORS),
             contents: contents::Carried::default(),
+            sightings: None,
             check_invariants: plan.check_invariants,
             events: 0,
             discarded: Vec::new(),

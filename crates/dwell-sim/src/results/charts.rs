@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dwell_figures::chart::{self, Chart, Kind, Point as Dot, Series};
+use dwell_figures::chart::{self, Chart, Kind, Point as Dot, Role, Series};
 
-use crate::scenario::{Axis, Bars, Figure, FigureKind, LABEL, Point};
+use crate::scenario::{Axis, Bars, Expression, Figure, FigureKind, LABEL, Point};
 
 use super::evaluation::Evaluation;
 use super::record::RunRecord;
@@ -40,6 +40,9 @@ fn caption(figure: &Figure, evaluation: &Evaluation<'_>) -> String {
         (FigureKind::Timeline, _) => "The first run of each.".to_owned(),
         (FigureKind::Cdf, _) => "All runs of each together.".to_owned(),
         (_, Bars::None) => "Means of all runs.".to_owned(),
+        (FigureKind::Line, Bars::Range) => {
+            "Means of all runs; bands from the least to the largest.".to_owned()
+        }
         (_, Bars::Range) => "Means of all runs; bars from the least to the largest.".to_owned(),
         (_, Bars::Confidence) => "Means of all runs with their 95 % intervals.".to_owned(),
     };
@@ -96,16 +99,60 @@ fn lines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
     let mut out = Vec::new();
     for (name, points) in by_series(figure, evaluation) {
         for (line, formula) in &figure.y {
+            let stated = papers_dots(figure, formula, &points, evaluation);
             let dots = points.iter().filter_map(|(point, runs)| {
                 let x = Evaluation::summary(point, runs, &figure.x)?.mean;
                 let y = Evaluation::summary(point, runs, formula)?;
                 Some(dot(x, &y, figure.bars))
             });
             out.push(Series::new(&full_name(&name, line), kind).with(dots));
+            let papers = Series::points(&full_name(&name, line)).role(Role::Paper);
+            out.push(papers.with(stated));
         }
     }
     out.retain(|series| !series.points.is_empty());
     out
+}
+
+/// The numbers that the paper's text states of points of a line, in the line's unit.
+fn papers_dots(
+    figure: &Figure,
+    formula: &Expression,
+    points: &[Run<'_, '_>],
+    evaluation: &Evaluation<'_>,
+) -> Vec<Dot> {
+    let papers = evaluation.scenario.papers.iter();
+    let of_this_line = papers.filter(|paper| paper.against.is_empty());
+    let stated = of_this_line.filter_map(|paper| {
+        let (low, high) = paper.value?;
+        let factor = factor(&paper.metric, formula)?;
+        let found = points.iter().find(|(point, _)| point.meets(&paper.only));
+        let (point, runs) = found.filter(|_| evaluation.find(&paper.only).is_some())?;
+        let x = Evaluation::summary(point, runs, &figure.x)?.mean;
+        let ends = (low < high).then_some((low / factor, high / factor));
+        let y = (low + high) / 2.0 / factor;
+        Some(Dot { x, y, low: ends.map(|(low, _)| low), high: ends.map(|(_, high)| high) })
+    });
+    stated.collect()
+}
+
+/// Returns the number by which one formula is a multiple of another, if it is one for all values: the units in which
+/// a text and a figure state a quantity may differ.
+fn factor(one: &Expression, other: &Expression) -> Option<f64> {
+    let ratio = |trial: u64| {
+        // Any numbers will do, as long as they have nothing to do with each other.
+        let value = |name: &str| {
+            let mixed = name.bytes().fold(trial, |sum, byte| {
+                (sum ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            });
+            Some(1.0 + (mixed >> 40) as f64 / 1e7)
+        };
+        let (one, other) = (one.value(&value)?, other.value(&value)?);
+        (other != 0.0 && one.is_finite()).then(|| one / other)
+    };
+    let ratios: Vec<f64> = (1..=4).map(ratio).collect::<Option<_>>()?;
+    let is_same = ratios.iter().all(|ratio| (ratio / ratios[0] - 1.0).abs() < 1e-9);
+    is_same.then_some(ratios[0]).filter(|factor| *factor != 0.0)
 }
 
 fn dot(x: f64, y: &Summary, bars: Bars) -> Dot {
@@ -236,5 +283,16 @@ mod tests {
         assert_eq!(named(&[]), "");
         assert_eq!(full_name("", "delay"), "delay");
         assert_eq!(full_name("none", "delay"), "none: delay");
+    }
+
+    #[test]
+    fn formulas_that_differ_by_a_factor_are_found() {
+        let factor = |one: &str, other: &str| {
+            factor(&one.parse().unwrap(), &other.parse().unwrap()).map(|f| (f * 1e6).round() / 1e6)
+        };
+        assert_eq!(factor("100 * a.discard", "a.discard"), Some(100.0));
+        assert_eq!(factor("a.x / a.y", "a.x / a.y / 4"), Some(4.0));
+        assert_eq!(factor("a.x + 1", "a.x"), None);
+        assert_eq!(factor("a.x", "b.x"), None);
     }
 }

@@ -9,9 +9,16 @@ use super::tables::table;
 
 /// Returns a page with all results of these scenarios.
 pub fn page(evaluations: &[Evaluation<'_>], provenance: Provenance) -> Page {
-    let mut sections = vec![overview(evaluations)];
+    let has_claims = evaluations.iter().any(|evaluation| !evaluation.scenario.papers.is_empty());
+    let mut sections: Vec<Section> =
+        has_claims.then(|| overview(evaluations)).into_iter().collect();
     sections.extend(evaluations.iter().map(section));
-    Page { title: "Simulated, beside what the papers say".to_owned(), provenance, sections }
+    let title = match evaluations {
+        _ if has_claims => "Simulated, beside what the papers say".to_owned(),
+        [only] => only.scenario.about.title.clone(),
+        _ => "Simulated".to_owned(),
+    };
+    Page { title, provenance, sections }
 }
 
 /// All claims in one place.
@@ -91,8 +98,8 @@ mod tests {
         scenario.about = crate::scenario::About { title: "Mine".to_owned(), ..Default::default() };
         let store = store(&scenario);
         let page = page(&[Evaluation::new(&scenario, &store, CODE)], Provenance::default());
-        let section = &page.sections[1];
-        assert_eq!(section.title, "Mine");
+        let section = &page.sections[0];
+        assert_eq!((page.title.as_str(), section.title.as_str()), ("Mine", "Mine"));
         assert!(!section.blocks.iter().any(|block| matches!(block, Block::Claims(_))));
     }
 }

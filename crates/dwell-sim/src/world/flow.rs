@@ -12,7 +12,7 @@ use crate::source::Source;
 use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
 use crate::world::packets::{NONE, Packet, UNCOMPRESSED};
 use crate::world::propagation::Propagation;
-use crate::world::{World, stream};
+use crate::world::{Sighting, World, stream};
 
 #[derive(Debug)]
 pub(crate) struct FlowState {
@@ -259,6 +259,10 @@ impl Acks {
         }
     }
 
+    pub(crate) fn get(&self, n: u32) -> Ack {
+        self.slots[n as usize]
+    }
+
     pub(crate) fn release(&mut self, n: u32) {
         self.free.push(n);
     }
@@ -347,7 +351,15 @@ impl World {
                 let bytes = connection.segment_bytes;
                 self.statistics.acknowledged((n, flow.group), now_ns, more, bytes);
             }
+            let before = connection.sender.window();
             connection.sender.on_ack(now_ns, ack);
+            let packets = connection.sender.window();
+            if let Some(sightings) = &mut self.sightings
+                && packets.to_bits() != before.to_bits()
+            {
+                let threshold = connection.sender.threshold();
+                sightings.push(Sighting::Window { at_ns: now_ns, flow: n, packets, threshold });
+            }
         }
         self.acks.release(packet.detail);
         self.pump_connection(packet.flow);

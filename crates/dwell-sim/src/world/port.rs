@@ -342,6 +342,9 @@ impl World {
     /// Puts the port's frame on the wire.
     #[inline(always)]
     fn send(&mut self, n: u32) {
+        if self.sightings.is_some() {
+            self.show_frame(n);
+        }
         let now_ns = self.now.ns;
         let link = &mut self.links[n as usize];
         let LinkKind::Port(state) = &link.kind else { return };
@@ -387,6 +390,17 @@ impl World {
             self.follow_ahead(arrives);
         } else {
             self.await_arrival(n);
+        }
+    }
+
+    /// Shows the units of a frame that is about to be sent.
+    fn show_frame(&mut self, n: u32) {
+        let LinkKind::Port(state) = &self.links[n as usize].kind else { return };
+        let units: Vec<(u32, u32)> =
+            state.port.frame().units.iter().map(|unit| (unit.id.0, unit.bytes)).collect();
+        for (id, bytes) in units {
+            self.packets[id].bytes = bytes;
+            self.show_packet(n, id);
         }
     }
 

@@ -126,6 +126,7 @@ impl World {
             if packet.is_marked {
                 self.mark(packet.id);
             }
+            self.show_packet(n, packet.id);
         }
         self.lose_discarded(n);
     }

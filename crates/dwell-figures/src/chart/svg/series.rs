@@ -9,7 +9,7 @@ use crate::chart::{Kind, Point, Series};
 use crate::markup::Markup;
 use dwell_report::human;
 
-/// With more points than these a line has no marks, and an area instead of error bars.
+/// With more points than these a line has no marks.
 const MARKS_MAX: usize = 60;
 
 /// The largest distance between the arrows of different series, and from the first to the last.
@@ -45,7 +45,7 @@ impl Pen<'_> {
         if as_bars {
             self.bars(out);
         }
-        if self.series.points.len() > MARKS_MAX && self.series.kind != Kind::Points && !as_bars {
+        if matches!(self.series.kind, Kind::Line | Kind::Steps) {
             self.area(out);
         } else {
             self.series.points.iter().for_each(|point| self.error_bar(out, point));

@@ -15,8 +15,10 @@ pub(super) const GRID: &str = "#e4e4e4";
 pub(super) const AXIS: &str = "#8a8a8a";
 
 /// The colours of names, on white.
-const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#b5519b", "#b98200", "#4aa3df", "#7a4a2b", "#444444"];
+const COLOURS: [&str; 16] = [
+    "#0072b2", "#d55e00", "#009e73", "#b5519b", "#b98200", "#4aa3df", "#7a4a2b", "#444444",
+    "#5b3fa8", "#c2185b", "#5c8a00", "#008c95", "#e07b91", "#8c6d31", "#2f4f8f", "#9a9a9a",
+];
 
 /// On dark backgrounds. `s` strokes, `f` fills with a rim, `h` is hollow.
 pub(crate) const STYLE: &str = "\
@@ -31,9 +33,17 @@ pub(crate) const STYLE: &str = "\
 .dwell-chart .s4{stroke:#e8b73a}.dwell-chart .f4{fill:#e8b73a}\
 .dwell-chart .s5{stroke:#9bd5ff}.dwell-chart .f5{fill:#9bd5ff}\
 .dwell-chart .s6{stroke:#c79a78}.dwell-chart .f6{fill:#c79a78}\
-.dwell-chart .s7{stroke:#cccccc}.dwell-chart .f7{fill:#cccccc}}";
+.dwell-chart .s7{stroke:#cccccc}.dwell-chart .f7{fill:#cccccc}\
+.dwell-chart .s8{stroke:#b39bf0}.dwell-chart .f8{fill:#b39bf0}\
+.dwell-chart .s9{stroke:#ff7fae}.dwell-chart .f9{fill:#ff7fae}\
+.dwell-chart .s10{stroke:#a6d34a}.dwell-chart .f10{fill:#a6d34a}\
+.dwell-chart .s11{stroke:#3fd3dd}.dwell-chart .f11{fill:#3fd3dd}\
+.dwell-chart .s12{stroke:#f5b3c1}.dwell-chart .f12{fill:#f5b3c1}\
+.dwell-chart .s13{stroke:#d8bd80}.dwell-chart .f13{fill:#d8bd80}\
+.dwell-chart .s14{stroke:#86a8f5}.dwell-chart .f14{fill:#86a8f5}\
+.dwell-chart .s15{stroke:#8f8f8f}.dwell-chart .f15{fill:#8f8f8f}}";
 
-/// The dashes of lines. A name's colour is repeated after eight names, and its
+/// The dashes of lines. A name's colour and its mark are repeated after sixteen names, and its
 /// dash after five.
 const DASHES: [&str; 5] = ["", "7 3", "2.5 2.5", "9 3 2.5 3", "12 4"];
 
@@ -135,7 +145,7 @@ impl SeriesStyle {
     }
 }
 
-const SHAPES: [fn(f64, f64) -> String; 8] = [
+const SHAPES: [fn(f64, f64) -> String; 16] = [
     |x, y| regular(x, y, 24, 4.6, 0),
     |x, y| polygon(x, y, &[(-4.2, -4.2), (4.2, -4.2), (4.2, 4.2), (-4.2, 4.2)]),
     |x, y| polygon(x, y, &[(0.0, -5.8), (5.4, 4.2), (-5.4, 4.2)]),
@@ -164,6 +174,14 @@ const SHAPES: [fn(f64, f64) -> String; 8] = [
     },
     |x, y| regular(x, y, 10, 6.6, 1),
     |x, y| polygon(x, y, &[(-6.2, -2.6), (6.2, -2.6), (6.2, 2.6), (-6.2, 2.6)]),
+    |x, y| regular(x, y, 4, 6.0, 0),
+    |x, y| regular(x, y, 8, 6.6, 1),
+    |x, y| polygon(x, y, &[(-5.0, -5.4), (5.0, -5.4), (-5.0, 5.4), (5.0, 5.4)]),
+    |x, y| polygon(x, y, &[(-5.4, -5.0), (5.4, 5.0), (5.4, -5.0), (-5.4, 5.0)]),
+    |x, y| polygon(x, y, &[(-2.6, -6.2), (2.6, -6.2), (2.6, 6.2), (-2.6, 6.2)]),
+    |x, y| polygon(x, y, &[(-4.2, -5.4), (5.8, 0.0), (-4.2, 5.4)]),
+    |x, y| polygon(x, y, &[(4.2, -5.4), (-5.8, 0.0), (4.2, 5.4)]),
+    |x, y| polygon(x, y, &[(-5.6, 4.4), (0.0, -5.4), (5.6, 4.4), (0.0, 0.6)]),
 ];
 
 /// A polygon with equal corners, the first on top; with `star`, every second one is nearer.

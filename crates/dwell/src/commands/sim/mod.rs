@@ -12,6 +12,7 @@ mod report;
 mod reproduce;
 mod run;
 mod runner;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ Examples:
   dwell sim reproduce shimamura --quick            a paper's figures, roughly, in seconds
   dwell sim reproduce                              all figures and tables of all papers
   dwell sim report dwell-results                   their report once more
+  dwell sim trace worked/lte --out lte.pcapng      the packets of one run, for Wireshark
   dwell sim journal site-b.jsonl                   a relay's decisions once more
 
 docs/simulator.md says what is modelled, docs/scenarios.md how scenarios are written.
@@ -52,6 +54,7 @@ enum What {
     Run(run::Run),
     Reproduce(reproduce::Reproduce),
     Report(report::Report),
+    Trace(trace::Trace),
     Journal(journal::Journal),
 }
 
@@ -62,6 +65,7 @@ impl Sim {
             What::Run(command) => command.run(),
             What::Reproduce(command) => command.run(),
             What::Report(command) => command.run(),
+            What::Trace(command) => command.run(),
             What::Journal(command) => command.run(),
         }
     }
