@@ -8,6 +8,7 @@ mod input;
 mod journal;
 mod list;
 mod output;
+mod precision;
 mod report;
 mod reproduce;
 mod run;

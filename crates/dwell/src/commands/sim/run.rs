@@ -7,6 +7,7 @@ use dwell_sim::results::{self, Evaluation, Store, Task, line};
 use dwell_sim::scenario::{Options, Scenario, Setting, Value};
 
 use super::directory::{Journal, RESULTS};
+use super::precision::{Precision, Reached};
 use super::runner::{self, Ended, jobs_default};
 use super::{input, output};
 use crate::commands::whole_file::replace;
@@ -20,6 +21,7 @@ Examples:
   dwell sim run mine.toml --out mine                         a directory with report and figures
   dwell sim run mine.toml --out mine.jsonl                   only the runs; `.csv` works too
   dwell sim run mine.toml --json | jq .metrics               each run as a line of JSON
+  dwell sim run worked/lte --precision call.delay_p99_s=0.05    as many runs as that takes
 
 A run that the directory (or the file of JSON lines) has already is not run again. To go on after an
 interruption, give the same command again.
@@ -58,26 +60,51 @@ pub(super) struct Run {
     /// The scenario's quick variant: fewer, shorter runs
     #[arg(long)]
     quick: bool,
+    /// Go on with more runs until the 95 % interval of this metric is within this share of its mean at each point
+    #[arg(long, value_name = "METRIC=SHARE")]
+    precision: Option<Precision>,
+    /// The most runs of each point that --precision may ask for
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    most: u32,
 }
 
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let scenario = input::scenario(&self.scenario, &self.options())?;
+        let mut scenario = input::scenario(&self.scenario, &self.options(self.replications))?;
         let code = input::code_version();
-        let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
         let (mut journal, mut store) = match self.journal_path() {
             Some(path) => Journal::open(&path)?,
             None => (Journal::none(), Store::default()),
         };
         let jobs = self.jobs.map_or_else(jobs_default, usize::from);
-        let ended = runner::run(&tasks, jobs, &code, &mut store, &mut journal)?;
+        let mut ended;
+        loop {
+            let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
+            ended = runner::run(&tasks, jobs, &code, &mut store, &mut journal)?;
+            let Some(precision) = &self.precision else { break };
+            let evaluation = Evaluation::new(&scenario, &store, &code);
+            let reached = precision.reached(&evaluation, self.most);
+            let (is_done, text) = match &reached {
+                Reached::Enough(text) | Reached::Most(text) => (true, text),
+                Reached::More(_, text) => (false, text),
+            };
+            terminal::note(text);
+            if is_done || ended.failed > 0 || ended.is_interrupted {
+                break;
+            }
+            if let Reached::More(replications, _) = reached {
+                let options = self.options(Some(replications));
+                scenario = input::scenario(&self.scenario, &options)?;
+            }
+        }
+        let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
         journal.sort(&store, &tasks, &code)?;
         let evaluation = Evaluation::new(&scenario, &store, &code);
         self.show(&scenario, &[evaluation], &code)?;
         Ok(exit_code(ended))
     }
 
-    fn options(&self) -> Options {
+    fn options(&self, replications: Option<u32>) -> Options {
         let mut settings = self.set.clone();
         let mut whole = |path: &str, value: Option<u64>| {
             let value = value.and_then(|value| i64::try_from(value).ok());
@@ -86,7 +113,7 @@ impl Run {
             );
         };
         whole("run.seed", self.seed);
-        whole("run.replications", self.replications.map(u64::from));
+        whole("run.replications", replications.map(u64::from));
         Options { settings, is_quick: self.quick }
     }
 
