@@ -96,7 +96,8 @@ fn full_name(series: &str, line: &str) -> String {
 
 fn lines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
     let kind = if figure.kind == FigureKind::Line { Kind::Line } else { Kind::Points };
-    let mut out = Vec::new();
+    // The papers' marks are drawn on top.
+    let (mut out, mut of_papers) = (Vec::new(), Vec::new());
     for (name, points) in by_series(figure, evaluation) {
         for (line, formula) in &figure.y {
             let stated = papers_dots(figure, formula, &points, evaluation);
@@ -107,9 +108,10 @@ fn lines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
             });
             out.push(Series::new(&full_name(&name, line), kind).with(dots));
             let papers = Series::points(&full_name(&name, line)).role(Role::Paper);
-            out.push(papers.with(stated));
+            of_papers.push(papers.with(stated));
         }
     }
+    out.append(&mut of_papers);
     out.retain(|series| !series.points.is_empty());
     out
 }
@@ -248,7 +250,11 @@ mod tests {
     fn lines_have_means_with_bars_where_runs_are() {
         let chart = drawn("lines");
         let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
-        assert_eq!(names, ["none", "packet"]);
+        assert_eq!(names, ["none", "packet", "none"], "the last is the paper's");
+        assert_eq!(
+            (chart.series[2].role, points(&chart.series[2])),
+            (Role::Paper, vec![(0.7, 1.6)])
+        );
         assert_eq!(points(&chart.series[0]), [(0.7, 1.5), (0.95, 1.5)]);
         assert_eq!(points(&chart.series[1]), [(0.7, 0.45)], "the other has not run");
         let dot = chart.series[1].points[0];
