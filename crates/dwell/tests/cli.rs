@@ -85,6 +85,7 @@ fn every_command_explains_itself() {
         "sim run",
         "sim reproduce",
         "sim report",
+        "sim trace",
         "man",
     ] {
         let words: Vec<&str> = command.split(' ').collect();
@@ -340,6 +341,7 @@ fn every_command_has_a_manual_page() {
         "dwell-sim-run",
         "dwell-sim-reproduce",
         "dwell-sim-report",
+        "dwell-sim-trace",
     ] {
         let text = fs::read_to_string(Path::new(&directory.path("man1")).join(format!("{page}.1")));
         assert!(text.unwrap().contains("Exit codes:"), "{page}");
