@@ -264,10 +264,10 @@ fn claims_table(out: &mut Markup, claims: &[Claim]) {
     for (row, claim) in rows.iter().zip(claims) {
         out.open("tr", &[]);
         out.open("td", &[]);
-        out.text(&row[1]);
-        out.element("small", &[], &row[0]);
+        out.text(row[1]);
+        out.element("small", &[], row[0]);
         if !row[last].is_empty() {
-            out.element("small", &[], &row[last]);
+            out.element("small", &[], row[last]);
         }
         out.close();
         for (name, cell) in head[2..last].iter().zip(&row[2..last]) {
