@@ -250,6 +250,12 @@ impl Outgoing {
                 let base = context.advance(now, &encoder, contexts);
                 (encoder, base.map(|base| (Reason::Advanced, base, Kind::Alone { keeps: true })))
             }
+            // Of what stands alone some may be missing yet, which refers to what is in the ring now.
+            (Some(Reason::Picked), Some(encoder)) if is_alone && context.present.is_alone() => {
+                let base = encoder.base_at(context.confirmed_offset);
+                let kind = Kind::Alone { keeps: base.is_some() };
+                (encoder, Some((Reason::Picked, base.unwrap_or_default(), kind)))
+            }
             (Some(reason), Some(encoder)) => {
                 let base = encoder.ring_at(context.confirmed_offset).unwrap_or_default();
                 (encoder, Some((reason, base, kind)))
@@ -262,7 +268,7 @@ impl Outgoing {
         if let Some((reason, base, kind)) = next {
             let dictionary = self.dictionary.as_ref().filter(|_| !context.dictionary_failed);
             context.begin((coder, kind), base, dictionary);
-            if reason != Reason::Advanced {
+            if kind != (Kind::Alone { keeps: true }) {
                 self.epochs += 1;
                 self.has_begun = true;
                 (context.epoch, context.began_at) = (self.epochs, now);
