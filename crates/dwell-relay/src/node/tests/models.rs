@@ -102,12 +102,13 @@ fn contexts_pick_the_codec_that_carries_most() {
     {
         let mut net = pair_of_rate([&auto(""), &auto(models)], rate, &good_link(), 5);
         net.run_to(2_000);
-        net.start_sources(2_000, 24_000, 250 * MICRO_NS);
-        net.run_to(20_000);
+        net.start_sources(2_000, 72_000, 250 * MICRO_NS);
+        net.run_to(19_000);
+        let tx = net.end(0).peer().tx.contexts;
+        net.run_to(30_000);
         assert_sound(&net);
         net.assert_flows_in_order();
         assert_eq!(lost_of_thousand(&net), 0);
-        let tx = net.end(0).peer().tx.contexts;
         // It is not what they began with.
         let is_wanted = |name: &String| name.starts_with(wanted);
         assert!(tx.codecs.keys().any(is_wanted), "{rate}: {:?}", tx.codecs);
