@@ -13,9 +13,15 @@ from __future__ import annotations
 import os
 import posixpath
 import tempfile
+import uuid
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 __all__ = ["Store"]
+
+OBJECTS = frozenset(
+    ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "ocilake", "oss", "memory"]
+)
+"""Protocols of fsspec whose objects appear when they are complete. Files of all others are moved to their names."""
 
 
 class Store:
@@ -46,9 +52,7 @@ class Store:
         """Writes a file, whole or not at all."""
         path = posixpath.join(self._root, name)
         if self._fs:
-            # Objects appear when they are complete; files of other systems are moved.
-            self._fs.makedirs(posixpath.dirname(path), exist_ok=True)
-            self._fs.pipe_file(path, data)
+            self._write_remotely(path, data)
             return
         directory = os.path.dirname(path)
         os.makedirs(directory, exist_ok=True)
@@ -60,6 +64,22 @@ class Store:
             os.replace(part, path)
         except BaseException:
             os.unlink(part)
+            raise
+
+    def _write_remotely(self, path: str, data: bytes) -> None:
+        directory = posixpath.dirname(path)
+        self._fs.makedirs(directory, exist_ok=True)
+        protocol = self._fs.protocol
+        if OBJECTS.intersection([protocol] if isinstance(protocol, str) else protocol):
+            self._fs.pipe_file(path, data)
+            return
+        part = posixpath.join(directory, f".part-{uuid.uuid4().hex}")
+        try:
+            self._fs.pipe_file(part, data)
+            self._fs.mv(part, path)
+        except BaseException:
+            if self._fs.exists(part):
+                self._fs.rm_file(part)
             raise
 
     def read(self, name: str) -> bytes:
