@@ -6,6 +6,7 @@ Real engines (marked `engine`) are for `./x test --all`, with DWELL_ENGINES=1.
 import json
 import os
 import pathlib
+import pickle
 import signal
 import sys
 import time
@@ -99,6 +100,25 @@ def test_half_a_file_is_none(tmp_path):
     assert store.read("a/b") == b"whole" and store.names("nothing") == []
 
 
+def test_half_a_file_is_none_by_url(tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    store = Store(f"file://{tmp_path}/store")
+    store.write("a/b", b"whole")
+    store.write("a/b", b"whole again")
+    assert store.names("a") == ["a/b"] and store.read("a/b") == b"whole again"
+    local = fsspec.filesystem("file")
+    pipe_file = type(local).pipe_file
+
+    def fails(self, path, data, **more):
+        pipe_file(self, path, data[:2], **more)
+        raise OSError("no space left")
+
+    monkeypatch.setattr(type(local), "pipe_file", fails)
+    with pytest.raises(OSError, match="no space"):
+        store.write("a/b", b"half")
+    assert store.read("a/b") == b"whole again" and os.listdir(tmp_path / "store/a") == ["b"]
+
+
 def test_a_store_may_be_a_url(expected):
     pytest.importorskip("fsspec")
     url = f"memory://sweep-{os.getpid()}"
@@ -138,6 +158,67 @@ def test_a_worker_that_dies_is_reported_where_nobody_tries_again(tmp_path):
     with futures.ProcessPoolExecutor(1) as pool:
         (ended,) = engines.engine(pool).run(die_once, [str(tmp_path / "flag")])
     assert isinstance(ended[1], engines.Failed) and "worker" in ended[1].why
+
+
+def die(_):
+    """Ends its process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_pool_that_broke_fails_all_that_is_left():
+    with futures.ProcessPoolExecutor(1) as pool:
+        it = engines.engine(pool)
+        ended = dict(it.run(die, range(4 * it._window)))
+    assert sorted(ended) == list(range(4 * it._window))
+    assert all(isinstance(result, engines.Failed) for result in ended.values())
+
+
+@pytest.fixture
+def no_slurm(tmp_path, monkeypatch):
+    """A Slurm that does the first task and no other; `squeue` prints one after another what is in a directory."""
+    programs, answers = tmp_path / "bin", tmp_path / "answers"
+    programs.mkdir()
+    answers.mkdir()
+    squeue = f"""#!/bin/sh
+answer=$(ls '{answers}' | head -n 1)
+[ -n "$answer" ] || exit 0
+cat '{answers}'/"$answer" >&2
+rm '{answers}'/"$answer"
+exit 1
+"""
+    for name, text in {"squeue": squeue, "scancel": "#!/bin/sh\n"}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+    def submit(self, directory, jobs):
+        pathlib.Path(directory, "0.result").write_bytes(pickle.dumps("done"))
+        return "7"
+
+    monkeypatch.setattr(engines.Slurm, "_submit", submit)
+    monkeypatch.setattr(engines.Slurm, "ASK_S", 0.01)
+    monkeypatch.setattr(engines.Slurm, "UNANSWERED_MAX", 3)
+    return answers
+
+
+@pytest.mark.parametrize("errors", [0, 2])
+def test_slurm_tasks_that_never_end_are_reported(no_slurm, tmp_path, errors):
+    for n in range(errors):
+        (no_slurm / str(n)).write_text("slurm_load_jobs error: Unable to contact slurm controller")
+    ended = dict(engines.Slurm(str(tmp_path)).run(str, range(3)))
+    assert ended[0] == "done" and sorted(ended) == [0, 1, 2]
+    assert ended[1] == ended[2] == engines.Failed("its worker ended, and Slurm did not run it to its end")
+    assert os.listdir(no_slurm) == [], "errors are no answer"
+
+
+def test_slurm_that_does_not_answer_is_given_up(no_slurm, tmp_path):
+    for n in range(3):
+        (no_slurm / str(n)).write_text("slurm_load_jobs error: Unable to contact slurm controller")
+    ended = dict(engines.Slurm(str(tmp_path)).run(str, range(2)))
+    assert ended[0] == "done" and "Unable to contact" in ended[1].why
+    (no_slurm / "0").write_text("slurm_load_jobs error: Invalid job id specified")
+    ended = dict(engines.Slurm(str(tmp_path)).run(str, range(2)))
+    assert "did not run it" in ended[1].why
 
 
 def test_what_a_task_raises_is_reported():
@@ -206,14 +287,19 @@ def test_a_capture_that_changed_is_analysed_again(archive, tmp_path):
 
 
 def test_shards_of_an_archive_add_up(archive, tmp_path):
-    parts = [
-        trace.analyze(archive, shard=(n, 2), sides=["10.0.0.0/8"], store=tmp_path / "s", **OPTIONS)
-        for n in (1, 2)
-    ]
-    (archive / "twin.pcap").unlink()
-    packets = trace.analyze(archive, on="local", **OPTIONS).packets
-    twin = trace.analyze(archive / "quic.pcap", **OPTIONS).packets
-    assert sum(part.packets for part in parts) in (packets, packets + twin)
+    def parts(of):
+        options = {"sides": ["10.0.0.0/8"], "store": tmp_path / "s", **OPTIONS}
+        return [trace.analyze(archive, shard=(n, of), **options) for n in range(1, of + 1)]
+
+    whole = trace.analyze(archive, on="local", **OPTIONS)
+    twin = trace.analyze(archive / "twin.pcap", **OPTIONS)
+    assert whole.left_out == [str(archive / "twin.pcap")] and twin.packets > 0
+    # The twins are the fifth and the seventh file: of two parts one has both, of three none has.
+    together, apart = parts(2), parts(3)
+    assert [part.left_out for part in together] == [whole.left_out, []]
+    assert sum(part.packets for part in together) == whole.packets
+    assert [part.left_out for part in apart] == [[], [], []]
+    assert sum(part.packets for part in apart) == whole.packets + twin.packets
 
 
 # --- Real engines ---

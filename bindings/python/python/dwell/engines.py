@@ -85,7 +85,11 @@ class _Executor(Engine):
         running = {}
         while True:
             for at, item in waiting:
-                running[self._executor.submit(guarded, function, item)] = at
+                try:
+                    running[self._executor.submit(guarded, function, item)] = at
+                except futures.BrokenExecutor as error:
+                    # It takes no more tasks, and says so for each.
+                    yield at, Failed(f"its worker ended: {error!r}")
                 if len(running) >= self._window:
                     break
             if not running:
@@ -175,6 +179,10 @@ class Slurm(Engine):
     """
 
     ARRAY_MAX = 1000
+    ASK_S = 5.0
+    """How often Slurm is asked whether the job is still there."""
+    UNANSWERED_MAX = 60
+    """After so many questions without an answer, one after another, what is left has failed."""
 
     def __init__(
         self,
@@ -231,33 +239,50 @@ class Slurm(Engine):
 
     def _results(self, directory: str, number: str, count: int) -> Iterator[Ended]:
         left = set(range(count))
-        pause = 0.05
-        is_last_look = False
+        pause, unanswered, why = 0.05, 0, ""
+        ask_at = time.monotonic() + self.ASK_S
         while left:
-            found = {int(it[: -len(".result")]) for it in os.listdir(directory) if it.endswith(".result")}
-            for n in sorted(found & left):
+            found = left & {
+                int(it[: -len(".result")]) for it in os.listdir(directory) if it.endswith(".result")
+            }
+            for n in sorted(found):
                 path = os.path.join(directory, f"{n}.result")
                 with open(path, "rb") as file:
                     result = pickle.load(file)
                 left.discard(n)
                 yield n, result
-            if found or not left:
-                pause = 0.05
-            if left and is_last_look:
+            if left and why:
                 for n in sorted(left):
-                    yield n, Failed("its worker ended, and Slurm did not run it to its end")
+                    yield n, Failed(why)
                 return
-            if left:
-                time.sleep(pause)
-                pause = min(2 * pause, 2.0)
-                # Results that were written between the two looks are found by another one.
-                is_last_look = pause > 0.5 and not self._is_known(number)
+            if not left:
+                return
+            pause = 0.05 if found else min(2 * pause, 2.0)
+            time.sleep(pause)
+            if time.monotonic() < ask_at:
+                continue
+            ask_at = time.monotonic() + self.ASK_S
+            is_known, said = self._is_known(number)
+            unanswered = unanswered + 1 if is_known is None else 0
+            # Results that were written between the two looks are found by another one.
+            if is_known is False:
+                why = "its worker ended, and Slurm did not run it to its end"
+            elif unanswered >= self.UNANSWERED_MAX:
+                why = f"squeue failed {unanswered} times, at last with: {said}"
 
     @staticmethod
-    def _is_known(number: str) -> bool:
+    def _is_known(number: str) -> Tuple[Optional[bool], str]:
+        """Asks whether a job still waits or runs; None, and the reason, if Slurm can't say so now."""
         words = ["squeue", "--noheader", "--jobs", number]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        return done.returncode == 0 and bool(done.stdout.strip())
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return None, str(error)
+        if done.returncode == 0:
+            return bool(done.stdout.strip()), ""
+        # What ended some minutes ago is forgotten.
+        said = done.stderr.strip()
+        return (False if "Invalid job id" in said else None), said
 
 
 def engine(on: Any, jobs: Optional[int] = None) -> Engine:
