@@ -180,6 +180,11 @@ impl Port {
         bytes: Option<u32>,
         took_ns: u64,
     ) -> PyResult<()> {
+        if bytes == Some(0) {
+            return Err(PyValueError::new_err(
+                "no frame has 0 bytes: None says that it is not smaller",
+            ));
+        }
         // To the core this would be a bug of its driver.
         if self.job.take_if(|under_way| under_way.0 == job).is_none() {
             return Err(Error::new_err(format!("job {job} is not under way")));

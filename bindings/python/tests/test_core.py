@@ -99,6 +99,8 @@ def test_a_port_refuses_what_makes_no_sense():
         port.arrive(0, 1, 0)
     with pytest.raises(dwell.Error, match="not under way"):
         port.compressed(0, 7, 10, 10)
+    with pytest.raises(ValueError, match="0 bytes"):
+        port.compressed(0, 7, 0, 10)
 
 
 def test_batches_have_their_packets():

@@ -110,7 +110,9 @@ impl Packets {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema);
-        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Another thread that reads holds the lock for a whole batch, and may want the interpreter meanwhile.
+        let reader =
+            py.detach(|| self.reader.lock().unwrap_or_else(PoisonError::into_inner).take());
         let reader = reader.ok_or_else(|| failed("these packets were handed over already"))?;
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
