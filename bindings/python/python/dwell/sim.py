@@ -29,7 +29,11 @@ Values = Union[Mapping[str, Any], None]
 
 
 def names() -> List[str]:
-    """Returns the names of the scenarios that dwell carries with it, for the papers' figures."""
+    """Returns the names of the scenarios that dwell carries with it: those of the papers' figures, and worked examples.
+
+    >>> "shimamura/fig-8" in names() and "worked/lte" in names()
+    True
+    """
     return _dwell.scenario_names()
 
 

@@ -22,16 +22,16 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(summary, module)?)
 }
 
-/// Returns the names of the scenarios that dwell carries with it: those of the papers' figures.
+/// Returns the names of the scenarios that dwell carries with it.
 #[pyfunction]
 fn scenario_names() -> Vec<&'static str> {
-    library::ENTRIES.iter().map(|entry| entry.id).collect()
+    library::all().map(|entry| entry.id).collect()
 }
 
 /// Returns the text of one of them, or none if there is no such name.
 #[pyfunction]
 fn scenario_text(name: &str) -> Option<&'static str> {
-    library::ENTRIES.iter().find(|entry| entry.id == name).map(|entry| entry.text)
+    library::all().find(|entry| entry.id == name).map(|entry| entry.text)
 }
 
 /// Returns a document in JSON as TOML.
