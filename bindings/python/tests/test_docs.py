@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 
@@ -41,5 +42,7 @@ def test_docstrings_are_true(name, root, tmp_path, monkeypatch):
         pytest.skip("compiled, or private")
     monkeypatch.chdir(root)
     module = importlib.import_module(f"dwell.{name}")
-    failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert failed == 0
+    assert tried == inspect.getsource(module).count(">>> ")
+    assert tried > 0 or name not in {"codec", "sim", "stream", "trace"}
