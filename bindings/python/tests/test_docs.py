@@ -44,5 +44,7 @@ def test_docstrings_are_true(name, root, tmp_path, monkeypatch):
     module = importlib.import_module(f"dwell.{name}")
     failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert failed == 0
-    assert tried == inspect.getsource(module).count(">>> ")
+    # Some versions of Python count what is skipped as tried.
+    lines = inspect.getsource(module).splitlines()
+    assert tried >= sum(">>> " in line and "+SKIP" not in line for line in lines)
     assert tried > 0 or name not in {"codec", "sim", "stream", "trace"}
