@@ -80,6 +80,15 @@ impl Tier {
         self.next = step + 1;
     }
 
+    /// Forgets the points of this step and of later ones.
+    fn cut(&mut self, step: u64) {
+        let over = self.next.saturating_sub(step);
+        let over =
+            usize::try_from(over).map_or(self.points.len(), |over| over.min(self.points.len()));
+        self.points.truncate(self.points.len() - over);
+        self.next = self.next.min(step);
+    }
+
     /// Returns the points of these steps, those that are there.
     fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Point> {
         let first = self.next - self.points.len() as u64;
@@ -93,12 +102,21 @@ impl Series {
         Self { seconds: Tier::default(), minutes: Tier::default(), minute: Joined::NONE }
     }
 
-    /// Adds the point of a second. Seconds only go forward.
+    /// Adds the point of a second. If the clock was set back, what was after that second is forgotten, and begins
+    /// again: two pasts of one second can't be shown. Of a second that comes twice in a row the first stays.
     pub(super) fn put(&mut self, second: u64, point: Point) {
-        if second < self.seconds.next {
-            return;
-        }
         let minute = |second: u64| second / SECONDS_PER_MINUTE;
+        match self.last_second() {
+            Some(last) if second == last => return,
+            Some(last) if second < last => {
+                self.seconds.cut(second);
+                self.minutes.cut(minute(second));
+                self.minute = Joined::NONE;
+                let kept = minute(second) * SECONDS_PER_MINUTE;
+                self.seconds.between(kept, second).for_each(|point| self.minute.add(point));
+            }
+            _ => {}
+        }
         if let Some(last) = self.last_second()
             && minute(last) != minute(second)
         {
@@ -156,12 +174,34 @@ mod tests {
         for second in (1_000..1_010).filter(|second| *second != 1_005) {
             series.put(second, point(second));
         }
-        series.put(1_003, point(7)); // clocks are set back
+        series.put(1_009, point(7)); // once more
         let shown = values(&series, Range::FiveMinutes, 1_009);
         assert_eq!(shown.len(), 300);
         let expected = (1_000..1_010).map(|at| (at != 1_005).then_some(f64::from(at)));
         assert_eq!(shown[290..], expected.collect::<Vec<_>>());
         assert!(shown[..290].iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_goes_on_from_there() {
+        let mut series = Series::new();
+        let now = 3_000_000;
+        (now - 7_200..now).for_each(|second| series.put(second, point(1)));
+        // Some seconds: what was before stays.
+        (now - 10..now + 50).for_each(|second| series.put(second, point(2)));
+        let shown = values(&series, Range::FiveMinutes, now + 49);
+        assert_eq!(shown[239], Some(1.0), "before");
+        assert!(shown[240..].iter().all(|value| *value == Some(2.0)), "{shown:?}");
+        // Hours: it begins again, in every range.
+        let earlier = now - 4 * 3_600;
+        (earlier..earlier + 400).for_each(|second| series.put(second, point(3)));
+        for range in Range::ALL {
+            let shown = values(&series, range, earlier + 399);
+            assert_eq!(shown.last(), Some(&Some(3.0)), "{range:?}");
+            assert!(shown.iter().flatten().all(|value| *value == 3.0), "{range:?}: {shown:?}");
+        }
+        assert_eq!(values(&series, Range::FiveMinutes, earlier + 399)[0], Some(3.0));
+        assert!(values(&series, Range::FiveMinutes, now).iter().all(Option::is_none));
     }
 
     #[test]
@@ -185,7 +225,8 @@ mod tests {
     #[test]
     fn memory_is_bounded_whatever_the_clock_does() {
         let mut series = Series::new();
-        for second in [0, 1, 5_000, 5_001, 10_000_000, u64::MAX / 2] {
+        for second in [0, 1, 5_000, 5_001, 10_000_000, 9_999_999, 7, u64::MAX / 2, 0, u64::MAX / 2]
+        {
             series.put(second, point(1));
             for range in Range::ALL {
                 assert_eq!(series.window(range, second).len(), range.steps().1);
