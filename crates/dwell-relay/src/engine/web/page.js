@@ -308,6 +308,8 @@
     const window = state.window;
     const { step, count } = RANGES[state.range];
     if (!window) return;
+    /* The clock was set back: what is kept of the past begins anew. */
+    if (live.at_unix_s < window.at_unix_s) { if (Date.now() - state.asked > 1000) ask(); return; }
     if (step > 1) { if (Date.now() - state.asked > step * 1000) ask(); return; }
     const peer = live.peers.find((it) => it.name === state.scope);
     const now = state.scope ? peer && peer.now : live.now;
