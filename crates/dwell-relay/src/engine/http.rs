@@ -2,7 +2,7 @@
 //!
 //! A thread accepts clients, and each has a thread of its own, so that one that says nothing or reads slowly holds
 //! up nobody. There is a bounded number of them: one more takes the place of the oldest, first of those that
-//! have not said yet what they want, last of those that watch a stream of events.
+//! are refused, then of those that have not said yet what they want, last of those that watch a stream of events.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -53,9 +53,10 @@ pub(super) fn serve<S: Service>(
 }
 
 /// The stages of a client, in the order in which they have to make room for others.
-const SILENT: u8 = 0;
-const ASKING: u8 = 1;
-const WATCHING: u8 = 2;
+const REFUSED: u8 = 0;
+const SILENT: u8 = 1;
+const ASKING: u8 = 2;
+const WATCHING: u8 = 3;
 
 /// A client that is served. Its thread holds it, others only know of it.
 #[derive(Debug)]
@@ -72,6 +73,13 @@ impl Client {
     /// Notes that it will stay.
     pub(super) fn watches(&self) {
         self.stage.store(WATCHING, Ordering::Relaxed);
+    }
+
+    /// Notes that it gets nothing, and makes it wait for that. Its place is free at the end of this time and not
+    /// earlier, though it goes away, so that there are only so many in a second.
+    pub(super) fn waits_for_refusal(&self, pause: Duration) {
+        self.stage.store(REFUSED, Ordering::Relaxed);
+        std::thread::sleep(pause);
     }
 
     /// Answers with a whole document.
@@ -288,6 +296,31 @@ mod tests {
         for bad in ["%", "%2", "%zz", "%ff"] {
             assert_eq!(decode_percent(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn who_is_refused_makes_room_before_all_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut clients = Clients::default();
+        let mut kept = Vec::new();
+        let stages = [WATCHING, SILENT, REFUSED, ASKING, REFUSED];
+        for stage in stages.into_iter().chain(std::iter::repeat_n(SILENT, CLIENTS_MAX - 5)) {
+            let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let client = Arc::new(Client::new(listener.accept().unwrap().0));
+            client.stage.store(stage, Ordering::Relaxed);
+            clients.0.push(Arc::downgrade(&client));
+            // As in `hear`: whoever serves it ends when the connection does.
+            std::thread::spawn(move || (&client.stream).read(&mut [0; 1]));
+            kept.push(far);
+        }
+        let stages = |clients: &Clients| -> Vec<u8> {
+            let alive = clients.0.iter().filter_map(Weak::upgrade);
+            alive.map(|client| client.stage.load(Ordering::Relaxed)).collect()
+        };
+        assert_eq!(stages(&clients).len(), CLIENTS_MAX);
+        clients.make_room();
+        assert_eq!(stages(&clients)[..4], [WATCHING, SILENT, ASKING, REFUSED], "the oldest such");
+        assert_eq!(clients.0.len(), CLIENTS_MAX - 1);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use super::super::http::Request;
 use crate::config::WebConfig;
 
-/// After a wrong password the next one is looked at so much later, whoever tries it.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Whoever tries a wrong password waits this long, and holds one of the clients' few places meanwhile: so
+/// nobody can try many. Who knows it does not wait.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// Wrong passwords are logged this often at most.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
@@ -15,8 +16,10 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Granted,
-    /// There is a password, and this is not it, or there is none.
+    /// There is a password, and none was sent.
     Unauthorized,
+    /// There is a password, and this is not it.
+    WrongPassword,
     /// A name leads here that is not this host's: a page of somebody else may be asking.
     WrongHost,
     /// Another site's page asks.
@@ -32,7 +35,6 @@ pub(super) struct Access {
 
 #[derive(Debug)]
 struct Tries {
-    next_at: Instant,
     log_at: Instant,
     wrong: u64,
 }
@@ -40,7 +42,7 @@ struct Tries {
 impl Access {
     pub(super) fn new(config: WebConfig) -> Self {
         let now = Instant::now();
-        Self { config, tries: Mutex::new(Tries { next_at: now, log_at: now, wrong: 0 }) }
+        Self { config, tries: Mutex::new(Tries { log_at: now, wrong: 0 }) }
     }
 
     /// Judges a request.
@@ -51,12 +53,14 @@ impl Access {
         if is_cross_site(request) {
             return Verdict::CrossSite;
         }
-        match &self.config.password {
-            None => Verdict::Granted,
-            Some(_) => match request.header("authorization").and_then(password) {
-                Some(text) if self.is_right(&text) => Verdict::Granted,
-                _ => Verdict::Unauthorized,
-            },
+        let Some(password) = &self.config.password else { return Verdict::Granted };
+        match request.header("authorization").and_then(sent_password) {
+            Some(text) if password.is(&text) => Verdict::Granted,
+            Some(_) => {
+                self.note_wrong();
+                Verdict::WrongPassword
+            }
+            None => Verdict::Unauthorized,
         }
     }
 
@@ -82,23 +86,17 @@ impl Access {
             || self.config.hosts.iter().any(is_named)
     }
 
-    /// One after the other, so that nobody can try many. Who knows the password waits with those who don't.
-    fn is_right(&self, text: &str) -> bool {
-        let Some(password) = &self.config.password else { return true };
+    /// Counts a wrong password, and logs how many there were if that was not done lately.
+    fn note_wrong(&self) {
+        let now = Instant::now();
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        std::thread::sleep(tries.next_at.saturating_duration_since(Instant::now()));
-        let is_right = password.is(text);
-        if !is_right {
-            let now = Instant::now();
-            tries.wrong += 1;
-            tries.next_at = now + PAUSE;
-            if now >= tries.log_at {
-                let wrong = std::mem::take(&mut tries.wrong);
-                tries.log_at = now + LOG_PAUSE;
-                tracing::warn!("the web page was asked for with a wrong password, {wrong} times");
-            }
+        tries.wrong += 1;
+        if now >= tries.log_at {
+            let wrong = std::mem::take(&mut tries.wrong);
+            tries.log_at = now + LOG_PAUSE;
+            drop(tries);
+            tracing::warn!("the web page was asked for with a wrong password, {wrong} times");
         }
-        is_right
     }
 }
 
@@ -114,7 +112,7 @@ fn is_cross_site(request: &Request<'_>) -> bool {
 }
 
 /// Returns the password of basic authentication (RFC 7617), whatever the user's name.
-fn password(header: &str) -> Option<String> {
+fn sent_password(header: &str) -> Option<String> {
     let (scheme, encoded) = header.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
@@ -228,17 +226,39 @@ mod tests {
             "Basic",
             "Basic ",
             "Basic !!!!",
-            "Basic Y29ycmVjdCBob3JzZQ==",         // no colon
-            "Basic ZHdlbGw6Y29ycmVjdCBob3Jz",     // cut
-            "Basic ZHdlbGw6Y29ycmVjdCBob3JzZSE=", // longer
+            "Basic Y29ycmVjdCBob3JzZQ==", // no colon
             "Bearer ZHdlbGw6Y29ycmVjdCBob3JzZQ==",
             "Basic //79",
         ] {
             let headers = format!("Host: localhost\r\nAuthorization: {wrong}");
             assert_eq!(verdict(&closed, &headers), Verdict::Unauthorized, "{wrong}");
         }
+        // Cut, longer.
+        for wrong in ["ZHdlbGw6Y29ycmVjdCBob3Jz", "ZHdlbGw6Y29ycmVjdCBob3JzZSE="] {
+            let headers = format!("Host: localhost\r\nAuthorization: Basic {wrong}");
+            assert_eq!(verdict(&closed, &headers), Verdict::WrongPassword, "{wrong}");
+        }
         assert_eq!(verdict(&closed, "Host: localhost"), Verdict::Unauthorized);
         let twice = format!("{right}\r\nAuthorization: Basic eDp5");
         assert_eq!(verdict(&closed, &twice), Verdict::Unauthorized);
+    }
+
+    #[test]
+    fn who_knows_the_password_does_not_wait_for_those_who_do_not() {
+        let closed = access(Some("correct horse"));
+        let wrong = "Host: localhost\r\nAuthorization: Basic eDp5";
+        // Whatever is held while wrong ones are counted, the right one needs none of it.
+        let held = closed.tries.lock().unwrap();
+        std::thread::scope(|scope| {
+            let right = "Host: localhost\r\nAuthorization: Basic ZHdlbGw6Y29ycmVjdCBob3JzZQ==";
+            let (say, said) = std::sync::mpsc::channel();
+            let closed = &closed;
+            scope.spawn(move || say.send(verdict(closed, right)));
+            let granted = said.recv_timeout(Duration::from_secs(10));
+            drop(held);
+            assert_eq!(granted, Ok(Verdict::Granted));
+        });
+        (0..3).for_each(|_| assert_eq!(verdict(&closed, wrong), Verdict::WrongPassword));
+        assert_eq!(closed.tries.lock().unwrap().wrong, 2, "the first was logged");
     }
 }

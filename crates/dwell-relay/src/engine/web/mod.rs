@@ -226,6 +226,9 @@ impl Service for Site {
     fn answer(&self, client: &Client, request: &Request<'_>) -> io::Result<()> {
         let shared = &*self.0;
         let verdict = shared.access.verdict(request);
+        if verdict == Verdict::WrongPassword {
+            client.waits_for_refusal(access::PAUSE);
+        }
         if verdict != Verdict::Granted {
             return refuse(client, verdict);
         }
@@ -248,7 +251,7 @@ impl Service for Site {
 
 fn refuse(client: &Client, verdict: Verdict) -> io::Result<()> {
     let (code, body, ask) = match verdict {
-        Verdict::Unauthorized | Verdict::Granted => (
+        Verdict::Unauthorized | Verdict::WrongPassword | Verdict::Granted => (
             "401 Unauthorized",
             "this page has a password\n",
             "WWW-Authenticate: Basic realm=\"dwell\", charset=\"UTF-8\"\r\n",

@@ -127,6 +127,28 @@ fn without_the_password_there_is_nothing() {
 }
 
 #[test]
+fn wrong_passwords_keep_out_nobody_who_knows_it() {
+    let address = page(Some("correct horse"));
+    let right = "Authorization: Basic ZHdlbGw6Y29ycmVjdCBob3JzZQ==\r\n";
+    let wrong = "Authorization: Basic ZHdlbGw6d3JvbmcgaG9yc2U=\r\n";
+    let mut watching = BufReader::new(connect(address, "/live", right));
+    let mut head = String::new();
+    watching.read_line(&mut head).unwrap();
+    assert_eq!(head, "HTTP/1.1 200 OK\r\n");
+    // More than there are places for, before each that is right and after it.
+    for _ in 0..3 {
+        let before: Vec<_> = (0..CLIENTS_MAX).map(|_| connect(address, "/", wrong)).collect();
+        let mut asks = connect(address, "/", right);
+        let after: Vec<_> = (0..CLIENTS_MAX / 2).map(|_| connect(address, "/", wrong)).collect();
+        let mut text = String::new();
+        asks.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+        drop((before, after));
+    }
+    assert_eq!(message(watching.into_inner())["node"], "site-a");
+}
+
+#[test]
 fn those_who_watch_are_few_and_hold_up_nobody() {
     let address = page(None);
     let watchers: Vec<_> =
