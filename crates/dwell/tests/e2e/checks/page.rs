@@ -82,10 +82,7 @@ pub(super) fn closed(lab: &mut Lab) -> anyhow::Result<()> {
     ensure!(events.iter().any(|event| event["text"] == "other is up"), "{first}");
     said += &live;
     let status = site.relays.egress.status()?;
-    ensure!(
-        status.web.as_deref() == Some("http://0.0.0.0:7780/") || status.web.is_some(),
-        "{status:?}"
-    );
+    ensure!(status.web.as_deref() == Some("http://10.77.0.2:7780/"), "{:?}", status.web);
     secrets_are_not_in(&site.directory, &said)
 }
 
