@@ -1,4 +1,5 @@
-//! What is looked at. Nothing is changed, and no file with a key is read by this.
+//! What is looked at. Nothing is changed. To check the configuration the files with keys are read as the relay does;
+//! nothing of them is kept.
 
 use std::fmt;
 use std::path::Path;
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use super::super::verify::attempt;
 use super::super::verify::findings::{NotSent, Pings};
-use super::redact::redact;
+use super::redact::{redact, redact_configuration};
 use crate::memory;
 
 /// Peers that are tried one after another; of a hub with more, those that the configuration names first.
@@ -99,7 +100,7 @@ impl ConfigurationFile {
         let text = match std::fs::read(path) {
             Ok(mut bytes) => {
                 bytes.truncate(BYTES_MAX);
-                redact(&String::from_utf8_lossy(&bytes))
+                redact_configuration(&String::from_utf8_lossy(&bytes))
             }
             Err(error) => format!("it can't be read: {error}"),
         };
