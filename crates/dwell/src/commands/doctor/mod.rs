@@ -4,7 +4,9 @@ mod gather;
 mod opinions;
 mod redact;
 
-use std::io::Write as _;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,8 +36,9 @@ Examples:
 It begins with what looks wrong, in sentences, with what helps. Then come the configuration, the status before and after the
 time in which it counts, the errors of the kernel, routes, interfaces, and pings of several lengths to the peers.
 
-Keys are not in it: they stand in files of their own, which are not read, and whatever looks like a key in the
-configuration is left out, but for public ones. Names, addresses and networks are: look through it before you publish it.
+Keys are not in it. Their files are read only to check the configuration, as `dwell check` does, and nothing of them is
+written. The configuration is shown as it was understood, without comments, and without what looks like a key or a
+password, but for public keys. Names, addresses and networks are: look through it before you publish it.
 
 Exit codes:
   0  nothing looks wrong, or only hints
@@ -236,11 +239,31 @@ fn text(report: &Report) -> String {
     out
 }
 
+/// Writes a file that only its owner may read, whatever was there. Nothing is followed that somebody else may have put
+/// there, and a device is not replaced.
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("{} can't be written", path.display()))
+    let is_plain = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.is_file(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    anyhow::ensure!(
+        is_plain && path.file_name().is_some(),
+        "{} is not a plain file, or can't be looked at: name another one",
+        path.display()
+    );
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", std::process::id()));
+    let new = path.with_file_name(name);
+    let why = || format!("{} can't be written", path.display());
+    let mut options = OpenOptions::new();
+    // It fails if there is anything of that name, a link too.
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&new).with_context(why)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    written.with_context(why)
 }
 
 #[cfg(test)]
@@ -267,5 +290,33 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["schema"], 1);
         assert!(json["findings"].as_array().is_some_and(|all| all.len() >= 2), "{json}");
+    }
+
+    #[test]
+    fn a_report_is_private_whatever_was_there() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let directory = std::env::temp_dir().join(format!("dwell-report-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("report.txt");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        write_private(&path, "first").unwrap();
+        assert_eq!(mode(&path), 0o600);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        write_private(&path, "second").unwrap();
+        assert_eq!((mode(&path), &*std::fs::read_to_string(&path).unwrap()), (0o600, "second"));
+        // Neither what a link leads to is written, nor what somebody put where the new file goes.
+        let link = directory.join("link.txt");
+        symlink(&path, &link).unwrap();
+        assert!(write_private(&link, "third").unwrap_err().to_string().contains("plain file"));
+        let other = directory.join("other.txt");
+        let new = directory.join(format!(".other.txt.{}.new", std::process::id()));
+        symlink(&path, &new).unwrap();
+        assert!(write_private(&other, "fourth").is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "second");
+        assert!(!other.exists());
+        for no_file in ["/dev/null", "/", "/nowhere/report.txt", ""] {
+            assert!(write_private(Path::new(no_file), "fifth").is_err(), "{no_file}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
