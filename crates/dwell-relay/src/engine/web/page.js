@@ -308,7 +308,7 @@
     const window = state.window;
     const { step, count } = RANGES[state.range];
     if (!window) return;
-    /* The clock was set back: what is kept of the past begins anew. */
+    /* The clock was set back: the past on the screen begins again. */
     if (live.at_unix_s < window.at_unix_s) { if (Date.now() - state.asked > 1000) ask(); return; }
     if (step > 1) { if (Date.now() - state.asked > step * 1000) ask(); return; }
     const peer = live.peers.find((it) => it.name === state.scope);

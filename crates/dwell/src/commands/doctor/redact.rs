@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 /// What stands instead.
 const LEFT_OUT: &str = "[left out: it looks like a secret]";
-/// What a configuration begins with that was understood, and so is written anew.
+/// What a configuration begins with that was understood, and so is written as parsed.
 const AS_PARSED: &str = "# As it was understood: without comments, and sorted.\n";
 
 /// Returns the text of a configuration without anything that could be a key. Public keys stay, and names of files.
