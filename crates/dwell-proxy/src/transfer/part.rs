@@ -12,16 +12,22 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat, statat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, mkdirat, openat,
+    statat,
 };
 use rustix::io::Errno;
 
 /// The end of the name of each part, before letters if it has some.
 const MARK: &str = ".dwell-part";
+/// The directory in a staging directory in which the parts of files are, so that nothing that is sent has their
+/// names. It also shows that a receiver has made the directory around it.
+pub(super) const PARTS: &str = ".dwell-part";
 /// The number of letters that are added to the name if it is taken.
 const LETTERS: usize = 8;
-/// The longest part of the own name that stays in it: together 255 bytes at most.
+/// The longest own name that stays in it: together 255 bytes at most,
 const OWN_BYTES_MAX: usize = 200;
+/// and so much of a longer one, before its hash.
+const CUT_BYTES: usize = 160;
 /// Another name is tried this often.
 const TRIES: usize = 8;
 
@@ -32,14 +38,47 @@ pub(super) struct PartFile {
     pub(super) name: OsString,
 }
 
+/// A directory in which a tree is put together, locked.
+#[derive(Debug)]
+pub(super) struct PartDirectory {
+    pub(super) base: OwnedFd,
+    /// What is in [`PARTS`].
+    pub(super) parts: OwnedFd,
+    pub(super) name: OsString,
+    /// True if another receiver began it.
+    pub(super) was_there: bool,
+}
+
 /// The name under which what will have this name is written.
 pub(super) fn part_name(name: &OsStr) -> OsString {
     let bytes = name.as_bytes();
-    let own = &bytes[..bytes.len().min(OWN_BYTES_MAX)];
     let mut part = OsString::from(".");
-    part.push(OsStr::from_bytes(own));
+    if bytes.len() <= OWN_BYTES_MAX {
+        part.push(name);
+    } else {
+        part.push(OsStr::from_bytes(&bytes[..CUT_BYTES]));
+        part.push("-");
+        part.push(&blake3::hash(bytes).to_hex()[..32]);
+    }
     part.push(MARK);
     part
+}
+
+/// A name of that kind that nobody has, for what is made at once.
+pub(super) fn new_name(name: &OsStr) -> io::Result<OsString> {
+    with_letters(&part_name(name))
+}
+
+/// True if it is a name of that kind.
+pub(super) fn is_part_name(name: &[u8]) -> bool {
+    let is_letters =
+        |end: &[u8]| end.first() == Some(&b'-') && end[1..].iter().all(u8::is_ascii_lowercase);
+    let with_letters = name.split_at_checked(name.len().saturating_sub(LETTERS + 1));
+    let known = match with_letters {
+        Some((known, end)) if end.len() == LETTERS + 1 && is_letters(end) => known,
+        _ => name,
+    };
+    known.first() == Some(&b'.') && known.ends_with(MARK.as_bytes())
 }
 
 /// Opens the part of a file, and locks it: the one that is there, if it is ours, or a new one with these permissions.
@@ -48,20 +87,27 @@ pub(super) fn open_file(
     name: &OsStr,
     mode: Mode,
 ) -> io::Result<PartFile> {
-    let flags =
-        OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let known = part_name(name);
-    if let Ok(fd) = openat(directory, &known, flags, mode)
-        && is_usable(directory, &fd, &known, FileType::RegularFile)?
-    {
-        return Ok(PartFile { file: fd.into(), name: known });
+    if let Some(part) = find_file(directory, name) {
+        return Ok(part);
     }
+    let flags = OFlags::RDWR
+        | OFlags::CREATE
+        | OFlags::EXCL
+        | OFlags::NOFOLLOW
+        | OFlags::NONBLOCK
+        | OFlags::CLOEXEC;
+    let mut name = part_name(name);
+    let known = name.clone();
     for _ in 0..TRIES {
-        let name = with_letters(&known)?;
-        let fd = openat(directory, &name, flags | OFlags::EXCL, mode)?;
-        if is_usable(directory, &fd, &name, FileType::RegularFile)? {
-            return Ok(PartFile { file: fd.into(), name });
+        match openat(directory, &name, flags, mode) {
+            // Not all file systems make files for the user who asks for them.
+            Ok(fd) if is_usable(directory, &fd, &name, FileType::RegularFile, true)? => {
+                return Ok(PartFile { file: fd.into(), name });
+            }
+            Ok(_) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
         }
+        name = with_letters(&known)?;
     }
     Err(taken())
 }
@@ -71,50 +117,82 @@ pub(super) fn find_file(directory: BorrowedFd<'_>, name: &OsStr) -> Option<PartF
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let name = part_name(name);
     let fd = openat(directory, &name, flags, Mode::empty()).ok()?;
-    let is_usable = is_usable(directory, &fd, &name, FileType::RegularFile).ok()?;
+    let is_usable = is_usable(directory, &fd, &name, FileType::RegularFile, false).ok()?;
     is_usable.then(|| PartFile { file: fd.into(), name })
 }
 
-/// Opens and locks the directory in which a tree is put together, and whether it was there already.
-pub(super) fn open_directory(
-    parent: BorrowedFd<'_>,
-    name: &OsStr,
-) -> io::Result<(OwnedFd, OsString, bool)> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Opens and locks the directory in which a tree is put together: the one that a receiver of ours has left, or a new
+/// one.
+pub(super) fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<PartDirectory> {
     let known = part_name(name);
-    let was_there = match mkdirat(parent, &known, Mode::RWXU) {
-        Ok(()) => false,
-        Err(Errno::EXIST) => true,
-        Err(error) => return Err(error.into()),
-    };
-    if let Ok(fd) = openat(parent, &known, flags, Mode::empty())
-        && is_usable(parent, &fd, &known, FileType::Directory)?
-    {
-        return Ok((fd, known, was_there));
-    }
+    let mut name = known.clone();
     for _ in 0..TRIES {
-        let name = with_letters(&known)?;
-        mkdirat(parent, &name, Mode::RWXU)?;
-        let fd = openat(parent, &name, flags, Mode::empty())?;
-        if is_usable(parent, &fd, &name, FileType::Directory)? {
-            return Ok((fd, name, false));
+        let was_there = match mkdirat(parent, &name, Mode::RWXU) {
+            Ok(()) => false,
+            Err(Errno::EXIST) => true,
+            Err(error) => return Err(error.into()),
+        };
+        if let Ok(base) = openat(parent, &name, DIRECTORY, Mode::empty())
+            && is_usable(parent, &base, &name, FileType::Directory, !was_there)?
+            && let Some(parts) = open_parts(&base, was_there)?
+        {
+            return Ok(PartDirectory { base, parts, name, was_there });
         }
+        name = with_letters(&known)?;
     }
     Err(taken())
 }
 
-/// Locks it. False if another process has the lock, or it is not ours alone: whoever can make names in this
-/// directory could have put anything there.
+/// The directory of parts in one that is new; in one that was there, if a receiver has made it, so that nothing of
+/// anybody else's is removed from it.
+fn open_parts(base: &OwnedFd, was_there: bool) -> io::Result<Option<OwnedFd>> {
+    if !was_there {
+        mkdirat(base, PARTS, Mode::RWXU)?;
+        return Ok(Some(openat(base, PARTS, DIRECTORY, Mode::empty())?));
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let is_private = |fd: &OwnedFd| -> io::Result<bool> {
+        let stat = fstat(fd)?;
+        Ok(stat.st_uid == uid && stat.st_mode & 0o077 == 0)
+    };
+    if !is_private(base)? {
+        return Ok(None);
+    }
+    let parts = match openat(base, PARTS, DIRECTORY, Mode::empty()) {
+        Ok(parts) => parts,
+        // A receiver may have been killed at once.
+        Err(Errno::NOENT) if is_empty(base)? => return open_parts(base, false),
+        Err(_) => return Ok(None),
+    };
+    Ok(is_private(&parts)?.then_some(parts))
+}
+
+fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
+    for entry in Dir::read_from(directory)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Locks it. False if another process has the lock, or it was there and is not ours alone: whoever can make names in
+/// this directory could have put anything there.
 fn is_usable(
     directory: BorrowedFd<'_>,
     fd: &OwnedFd,
     name: &OsStr,
     kind: FileType,
+    is_new: bool,
 ) -> io::Result<bool> {
     let is_ours = |stat: &Stat| {
         let is_only_name = kind == FileType::Directory || stat.st_nlink == 1;
         let is_kind = FileType::from_raw_mode(stat.st_mode) == kind;
-        is_kind && is_only_name && stat.st_uid == rustix::process::geteuid().as_raw()
+        let is_own = is_new || stat.st_uid == rustix::process::geteuid().as_raw();
+        is_kind && is_only_name && is_own
     };
     if !is_ours(&fstat(fd)?) {
         return Ok(false);
@@ -154,6 +232,7 @@ fn taken() -> io::Error {
 mod tests {
     use std::fs;
     use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
 
     use super::*;
@@ -220,14 +299,42 @@ mod tests {
     fn directories_are_locked_as_well() {
         let directory = Directory::new("part-trees");
         let name = OsStr::new("tree");
-        let (first, first_name, was_there) =
-            open_directory(directory.open().as_fd(), name).unwrap();
-        assert!(!was_there && first_name == part_name(name));
-        let (_second, second_name, was_there) =
-            open_directory(directory.open().as_fd(), name).unwrap();
-        assert!(!was_there && second_name != first_name);
+        let open = || open_directory(directory.open().as_fd(), name).unwrap();
+        let first = open();
+        assert!(!first.was_there && first.name == part_name(name));
+        let second = open();
+        assert!(!second.was_there && second.name != first.name);
+        let first_name = first.name.clone();
         drop(first);
-        let (_again, name, was_there) = open_directory(directory.open().as_fd(), name).unwrap();
-        assert!(was_there && name == first_name);
+        let again = open();
+        assert!(again.was_there && again.name == first_name);
+    }
+
+    #[test]
+    fn a_directory_that_no_receiver_has_made_is_not_adopted() {
+        let directory = Directory::new("part-adopted");
+        let precious = directory.0.join(".tree.dwell-part");
+        fs::create_dir(&precious).unwrap();
+        let open = || open_directory(directory.open().as_fd(), OsStr::new("tree")).unwrap();
+        assert!(!open().was_there);
+        // Nor one that others could have filled.
+        fs::create_dir(precious.join(PARTS)).unwrap();
+        fs::set_permissions(&precious, fs::Permissions::from_mode(0o755)).unwrap();
+        let other = open();
+        assert!(!other.was_there && other.name != ".tree.dwell-part");
+    }
+
+    #[test]
+    fn names_of_parts_are_known_and_differ() {
+        let (a, b) = ("x".repeat(250) + "a", "x".repeat(250) + "b");
+        let (a, b) = (part_name(OsStr::new(&a)), part_name(OsStr::new(&b)));
+        assert_ne!(a, b);
+        let new = new_name(OsStr::new("x")).unwrap();
+        for name in [&a, &b, &new, &part_name(OsStr::new("x"))] {
+            assert!(name.len() <= 255 && is_part_name(name.as_bytes()), "{name:?}");
+        }
+        for name in ["x", ".x", "x.dwell-part", ".x.dwell-parts", ".x.dwell-part-1", "-abcdefgh"] {
+            assert!(!is_part_name(name.as_bytes()), "{name}");
+        }
     }
 }

@@ -1,16 +1,17 @@
 //! Where a transfer goes, and what is to become of what is there.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, open, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, open, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::entry::EntryPath;
-use super::part;
-use super::tree::{Tree, kind, rename};
+use super::entry::{EntryPath, Meta};
+use super::part::{self, PARTS, PartDirectory};
+use super::tree::{Tree, kind, rename, set_meta};
 
 /// The place of what comes.
 #[derive(Clone, Debug)]
@@ -142,7 +143,7 @@ impl Site {
             }
             _ => {}
         }
-        let mut tree = Tree::new(base, false);
+        let mut tree = Tree::new(base, None);
         let has_something = there.is_some() || tree.find_part(&path).is_some();
         Ok(Self { tree, shown: directory, name: Some(path), staging: None, has_something })
     }
@@ -161,12 +162,12 @@ impl Site {
             return Err(format!("{} exists: use another name", shown.display()));
         }
         if existing != Existing::Refuse && name.is_none() {
-            let tree = Tree::new(base, false);
+            let tree = Tree::new(base, None);
             let has_something = true;
             return Ok(Self { tree, shown: directory, name: None, staging: None, has_something });
         }
         let own = name.clone().unwrap_or_else(|| offer.name.clone().into());
-        let (staged, part, was_there) =
+        let PartDirectory { base: staged, parts, name: part, was_there } =
             part::open_directory(base.as_fd(), &own).map_err(|error| {
                 let part = directory.join(part::part_name(&own));
                 format!("{} can't be made: {error}", part.display())
@@ -179,7 +180,7 @@ impl Site {
             was_there,
         };
         Ok(Self {
-            tree: Tree::new(staged, true),
+            tree: Tree::new(staged, Some(parts)),
             shown: directory.join(part),
             name: None,
             staging: Some(staging),
@@ -204,38 +205,65 @@ impl Staging {
         ))
     }
 
-    /// Puts all roots where they belong.
+    /// Puts all roots where they belong. Those that can't be written to get their permissions only then, as a
+    /// directory that is renamed into another one is written to.
     ///
     /// # Errors
     /// The system's; the staging directory stays.
-    pub(super) fn complete(&self, staged: &Tree, roots: &[EntryPath]) -> io::Result<()> {
+    pub(super) fn complete(
+        &self,
+        staged: &Tree,
+        roots: &[EntryPath],
+        locked: &HashMap<EntryPath, Meta>,
+    ) -> io::Result<()> {
+        let place = |root: &EntryPath, name: &OsStr| {
+            let opened = match locked.get(root) {
+                Some(meta) => {
+                    Some((openat(staged.base(), root.name(), DIRECTORY, Mode::empty())?, meta))
+                }
+                None => None,
+            };
+            rename(staged.base(), root.name(), self.parent.as_fd(), name, false)?;
+            lock(opened)
+        };
         match (&self.last_name, roots) {
-            (Some(name), [root]) => {
-                rename(staged.base(), root.name(), self.parent.as_fd(), name, false)?;
-            }
+            (Some(name), [root]) => place(root, name)?,
             (Some(name), _) => {
-                rustix::fs::fchmod(staged.base(), Mode::from_raw_mode(0o755))?;
+                for (root, meta) in locked {
+                    let fd = openat(staged.base(), root.name(), DIRECTORY, Mode::empty())?;
+                    lock(Some((fd, meta)))?;
+                }
                 rename(self.parent.as_fd(), &self.name, self.parent.as_fd(), name, false)?;
+                unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR)?;
+                rustix::fs::fchmod(staged.base(), Mode::from_raw_mode(0o755))?;
                 return self.sync();
             }
             (None, _) => {
                 for root in roots {
-                    let name = root.name();
-                    match rename(staged.base(), name, self.parent.as_fd(), name, false) {
+                    match place(root, root.name()) {
                         // It was left out.
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                        renamed => renamed?,
+                        placed => placed?,
                     }
                 }
             }
         }
+        unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR)?;
         unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)?;
         self.sync()
     }
 
     /// Removes it if it is empty.
-    pub(super) fn remove_if_empty(&self) -> bool {
-        unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR).is_ok()
+    pub(super) fn remove_if_empty(&self, staged: &Tree) -> bool {
+        if unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR).is_err() {
+            return false;
+        }
+        let is_removed = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR).is_ok();
+        if !is_removed {
+            // The next receiver knows it by that.
+            let _ = mkdirat(staged.base(), PARTS, Mode::RWXU);
+        }
+        is_removed
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -243,6 +271,18 @@ impl Staging {
         let _ = rustix::fs::fsync(&self.parent);
         Ok(())
     }
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Gives a root the permissions that were withheld.
+fn lock(opened: Option<(OwnedFd, &Meta)>) -> io::Result<()> {
+    let Some((fd, meta)) = opened else { return Ok(()) };
+    set_meta(fd.as_fd(), meta)?;
+    // Not all file systems can sync a directory.
+    let _ = rustix::fs::fsync(&fd);
+    Ok(())
 }
 
 fn stat(directory: &OwnedFd, name: &OsStr) -> Result<Option<FileType>, String> {

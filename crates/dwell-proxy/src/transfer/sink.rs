@@ -3,31 +3,33 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode};
+use rustix::fs::{FileType, Mode, Stat};
 use thiserror::Error;
-use walkdir::WalkDir;
 
 use super::blocks::{Blocks, Have};
 use super::count::Count;
 use super::entry::{EntryPath, Meta};
-use super::part::PartFile;
+use super::part::{PARTS, PartFile, is_part_name};
 use super::place::{Existing, Offer, Place, Site};
 use super::record::{Ask, FileEntry, Item, Record, RecordError, Records};
 use super::repeats::Ring;
 use super::tree::{kind, set_meta};
+use remove::remove_below;
 
 /// Files that may have been asked for and not come.
 const ASKED_MAX: usize = 4096;
 /// Files with several names.
 const LINKED_MAX: usize = 1 << 20;
+/// The bytes of names that are held.
+const NAME_BYTES_MAX: usize = 256 << 20;
 /// Names at the top.
 const ROOTS_MAX: usize = 1 << 20;
 /// Directories in each other.
@@ -94,9 +96,13 @@ pub(super) struct Sink {
     /// What was answered about files that have not come yet.
     asked: VecDeque<Basis>,
     /// Files that others are names of.
-    linked: HashMap<u64, EntryPath>,
-    /// The directories in which the last entry was.
-    directories: Vec<(EntryPath, Meta)>,
+    linked: HashMap<u64, (EntryPath, Node)>,
+    /// The bytes of the names of roots and of those files.
+    name_bytes: usize,
+    /// The directories in which the last entry was; what is not to be changed has no permissions and time.
+    directories: Vec<(EntryPath, Option<Meta>)>,
+    /// What roots get that can't be renamed with it.
+    locked: HashMap<EntryPath, Meta>,
     /// What came, if there may be something else from an earlier time.
     seen: Option<HashSet<blake3::Hash>>,
     /// A complete single file that has not got its name yet.
@@ -106,6 +112,9 @@ pub(super) struct Sink {
     /// The last bytes of what came; none if the sender does not refer to them.
     ring: Option<Ring>,
 }
+
+/// Device and inode.
+type Node = (u64, u64);
 
 #[derive(Debug)]
 enum Target {
@@ -180,7 +189,9 @@ impl Sink {
             writing: None,
             asked: VecDeque::new(),
             linked: HashMap::new(),
+            name_bytes: 0,
             directories: Vec::new(),
+            locked: HashMap::new(),
             seen,
             ready: None,
             received: Received::default(),
@@ -264,7 +275,14 @@ impl Sink {
         if let Target::Site(site) = &self.target
             && let Some(staging) = &site.staging
         {
+            if path.name() == PARTS {
+                return Err(SinkError::Refused(format!("{path} is no name for what is received")));
+            }
             staging.check(&path).map_err(SinkError::Refused)?;
+        }
+        self.name_bytes += path.bytes().len();
+        if self.name_bytes > NAME_BYTES_MAX {
+            return Err(SinkError::Order);
         }
         self.roots.push(path);
         Ok(())
@@ -276,8 +294,14 @@ impl Sink {
         if !self.root_names.contains(root) {
             return Err(SinkError::Order);
         }
-        if let Some(seen) = &mut self.seen {
-            seen.insert(blake3::hash(path.bytes()));
+        if let Target::Site(site) = &self.target
+            && self.is_tree
+            && site.staging.is_none()
+            && path.bytes().split(|&byte| byte == b'/').any(is_part_name)
+        {
+            return Err(SinkError::Refused(format!(
+                "{path} is named like what is not complete, and could be taken for it: receive it where nothing is yet"
+            )));
         }
         while let Some((directory, _)) = self.directories.last() {
             if path.is_in(directory.bytes()) && path != directory {
@@ -288,27 +312,42 @@ impl Sink {
         Ok(())
     }
 
+    /// Notes that something was put there.
+    fn put(&mut self, path: &EntryPath) {
+        if let Some(seen) = &mut self.seen {
+            seen.insert(blake3::hash(path.bytes()));
+        }
+    }
+
     fn finish_directory(&mut self) -> Result<(), SinkError> {
-        let Some((path, meta)) = self.directories.pop() else { return Ok(()) };
+        let Some((path, Some(mut meta))) = self.directories.pop() else { return Ok(()) };
         let Target::Site(site) = &mut self.target else { return Err(SinkError::Order) };
+        if site.staging.is_some() && path.parent().is_empty() && meta.mode & 0o200 == 0 {
+            self.locked.insert(path.clone(), meta);
+            meta.mode |= 0o700;
+        }
         site.tree.finish_directory(&path, &meta).map_err(|error| cant_write(site, &path, error))
     }
 
     fn directory(&mut self, path: EntryPath, meta: Meta) -> Result<(), SinkError> {
         self.enter(&path)?;
+        let keeps = self.policy.existing == Existing::Keep;
         let site = self.site()?;
         // What stood there in an earlier time, and is no directory now.
         if site.staging.is_some()
             && let Ok(Some(stat)) = site.tree.stat(&path)
             && kind(&stat) != FileType::Directory
         {
-            let _ = site.tree.remove_beside(&path, path.name());
+            let _ = site.tree.remove(&path);
         }
-        site.tree.make_directory(&path).map_err(|error| cant_write(site, &path, error))?;
+        let is_made =
+            site.tree.make_directory(&path).map_err(|error| cant_write(site, &path, error))?;
+        let is_ours = is_made || site.staging.is_some() || !keeps;
+        self.put(&path);
         if self.directories.len() >= DEPTH_MAX {
             return Err(SinkError::Order);
         }
-        self.directories.push((path, meta));
+        self.directories.push((path, is_ours.then_some(meta)));
         Ok(())
     }
 
@@ -337,7 +376,9 @@ impl Sink {
         if kind == FileType::Directory && is_staged {
             // It was one when an earlier transfer came here.
             site.tree.forget();
-            fs::remove_dir_all(&whole).map_err(|error| cant_write(site, path, error))?;
+            let at = Path::new(OsStr::from_bytes(path.bytes()));
+            remove_below(site.tree.base(), at, |_| false)
+                .map_err(|error| cant_write(site, path, error))?;
         } else if kind == FileType::Directory {
             return Err(SinkError::Refused(format!(
                 "{shown} is a directory, and what comes in its place is none: remove it"
@@ -362,6 +403,7 @@ impl Sink {
         let may_replace = self.may_replace(path)?;
         let site = self.site()?;
         if is_link && site.tree.read_link(path).is_ok_and(|there| there == target) {
+            self.put(path);
             return Ok(());
         }
         if !may_replace {
@@ -369,12 +411,16 @@ impl Sink {
             return Ok(());
         }
         let target = OsStr::from_bytes(target);
-        site.tree.symlink(path, target, meta, true).map_err(|error| cant_write(site, path, error))
+        site.tree
+            .symlink(path, target, meta, true)
+            .map_err(|error| cant_write(site, path, error))?;
+        self.put(path);
+        Ok(())
     }
 
     fn hard_link(&mut self, path: &EntryPath, id: u64) -> Result<(), SinkError> {
         self.enter(path)?;
-        let Some(from) = self.linked.get(&id).cloned() else {
+        let Some((from, node)) = self.linked.get(&id).cloned() else {
             self.leave_out(format!("{path} is another name of a file that was left out"));
             return Ok(());
         };
@@ -386,7 +432,13 @@ impl Sink {
             return Ok(());
         }
         let site = self.site()?;
+        // Another entry may have come in its place.
+        let there = site.tree.stat(&from).map_err(|error| cant_write(site, path, error))?;
+        if there.and_then(|stat| node_of(&stat)) != Some(node) {
+            return Err(SinkError::Order);
+        }
         site.tree.hard_link(&from, path, true).map_err(|error| cant_write(site, path, error))?;
+        self.put(path);
         self.received.files += 1;
         let bytes = self.site()?.tree.stat(path).ok().flatten().map_or(0, |stat| stat.st_size);
         self.count.reused(u64::try_from(bytes).unwrap_or(0));
@@ -427,9 +479,7 @@ impl Sink {
             } else {
                 self.received.files += 1;
             }
-            if let Some(seen) = &mut self.seen {
-                seen.insert(blake3::hash(ask.path.bytes()));
-            }
+            self.put(&ask.path);
             self.count.reused(ask.bytes.unwrap_or(0));
         }
         self.asked.push_back(basis);
@@ -483,7 +533,12 @@ impl Sink {
         let (mut named, mut part) = (None, None);
         if let Target::Site(site) = &mut self.target {
             match basis {
-                Some(Basis::Part(known)) if known == path => part = site.tree.find_part(&path),
+                Some(Basis::Part(known)) if known == path => {
+                    let found = site.tree.find_part(&path).ok_or_else(|| {
+                        io::Error::other("what had come of it is gone: send it again")
+                    });
+                    part = Some(found.map_err(|error| cant_write(site, &path, error))?);
+                }
                 Some(Basis::Named(known)) if known == path => {
                     let opened = site.tree.open_file(&path);
                     named = Some(opened.map_err(|error| cant_write(site, &path, error))?);
@@ -503,9 +558,13 @@ impl Sink {
         let mut left = bytes as usize;
         while left > 0 {
             let ring = self.ring.as_ref().ok_or(SinkError::Order)?;
-            let piece = ring.back(u64::from(distance), left.min(COPY_BYTES)).to_vec();
+            let mut piece = ring.back(u64::from(distance), left.min(COPY_BYTES)).to_vec();
             if piece.is_empty() {
                 return Err(SinkError::Order);
+            }
+            // What is near repeats itself.
+            if piece.len() == distance as usize {
+                piece = piece.repeat((COPY_BYTES.min(left) / piece.len()).max(1));
             }
             self.data(&piece)?;
             left -= piece.len();
@@ -518,7 +577,6 @@ impl Sink {
             ring.push(bytes);
         }
         let writing = self.writing.as_mut().ok_or(SinkError::Order)?;
-        writing.hasher.update(bytes);
         match &mut self.target {
             _ if writing.is_unwanted => {}
             Target::Stdout(out) => out
@@ -530,6 +588,7 @@ impl Sink {
                 written.map_err(|error| cant_write(site, &writing.path, error))?;
             }
         }
+        writing.hasher.update(bytes);
         writing.at += bytes.len() as u64;
         self.count.moved(bytes.len() as u64);
         Ok(())
@@ -582,22 +641,33 @@ impl Sink {
         let ended = writing.finish(site);
         ended.map_err(|error| cant_write(site, &writing.path, error))?;
         self.received.files += 1;
-        if writing.entry.link_id != 0 && self.linked.len() < LINKED_MAX {
-            self.linked.insert(writing.entry.link_id, writing.path.clone());
-        }
+        let path = writing.path;
         if !self.is_tree {
-            self.ready = Some(Ready { part: writing.part, path: writing.path });
-        } else if let Some(part) = writing.part {
-            site.tree
-                .complete(&part.name, &writing.path, true)
-                .map_err(|error| cant_write(site, &writing.path, error))?;
+            self.ready = Some(Ready { part: writing.part, path });
+            return Ok(());
+        }
+        let completed = match &writing.part {
+            Some(part) => complete(site, part, &path),
+            None => Ok(()),
+        };
+        let stat = completed.and_then(|()| site.tree.stat(&path));
+        let stat = stat.map_err(|error| cant_write(site, &path, error))?;
+        self.put(&path);
+        let name_bytes = self.name_bytes + path.bytes().len();
+        let fits = self.linked.len() < LINKED_MAX && name_bytes <= NAME_BYTES_MAX;
+        if writing.entry.link_id != 0
+            && fits
+            && let Some(node) = stat.and_then(|stat| node_of(&stat))
+        {
+            self.name_bytes = name_bytes;
+            self.linked.insert(writing.entry.link_id, (path, node));
         }
         Ok(())
     }
 
     fn discard(&mut self, writing: &Writing) {
         if let (Target::Site(site), Some(part)) = (&mut self.target, &writing.part) {
-            let _ = site.tree.remove_beside(&writing.path, &part.name);
+            let _ = site.tree.remove_part(&writing.path, &part.name);
         }
     }
 
@@ -619,14 +689,20 @@ impl Sink {
             Target::Stdout(out) => out.flush().map_err(failed)?,
             Target::Site(site) if self.is_tree => {
                 if let Some(seen) = &self.seen {
-                    remove_others(&site.shown, seen).map_err(failed)?;
+                    let keeps = |below: &Path| {
+                        let below = below.as_os_str();
+                        below.is_empty()
+                            || below == PARTS
+                            || seen.contains(&blake3::hash(below.as_bytes()))
+                    };
+                    remove_below(site.tree.base(), Path::new(""), keeps).map_err(failed)?;
                 }
                 rustix::fs::syncfs(site.tree.base()).map_err(|error| failed(error.into()))?;
                 if !is_awaited() {
                     return Err(SinkError::Order);
                 }
                 if let Some(staging) = &site.staging {
-                    staging.complete(&site.tree, &self.roots).map_err(failed)?;
+                    staging.complete(&site.tree, &self.roots, &self.locked).map_err(failed)?;
                 }
             }
             Target::Site(site) => {
@@ -659,13 +735,13 @@ impl Sink {
             let len = part.file.metadata().map_or(0, |metadata| metadata.len());
             let path_of_part = path_beside(&site.shown, &path, &part.name);
             if len == 0 {
-                let _ = site.tree.remove_beside(&path, &part.name);
+                let _ = site.tree.remove_part(&path, &part.name);
             } else {
                 kept = Some(Kept { path: path_of_part, bytes });
             }
         }
         match &site.staging {
-            Some(staging) if staging.remove_if_empty() => None,
+            Some(staging) if staging.remove_if_empty(&site.tree) => None,
             Some(_) => Some(Kept { path: site.shown.clone(), bytes }),
             None => kept,
         }
@@ -679,9 +755,9 @@ impl Writing {
             // Nobody else reads it before it has its own permissions.
             let mode = if self.entry.meta.is_some() { 0o600 } else { 0o666 };
             let part = site.tree.open_part(&self.path, Mode::from_raw_mode(mode))?;
-            if let Some(named) = &mut self.named {
+            if let Some(named) = &self.named {
                 part.file.set_len(0)?;
-                io::copy(&mut named.take(self.at), &mut &part.file)?;
+                copy_again(named, self.at, &part.file, &self.hasher)?;
             }
             self.part = Some(part);
         }
@@ -712,21 +788,36 @@ impl Writing {
     }
 }
 
-/// Removes what an earlier transfer has left and this one did not bring.
-fn remove_others(staged: &Path, seen: &HashSet<blake3::Hash>) -> io::Result<()> {
-    for entry in WalkDir::new(staged).min_depth(1).contents_first(true) {
-        let entry = entry?;
-        let below = entry.path().strip_prefix(staged).unwrap_or(entry.path());
-        if seen.contains(&blake3::hash(below.as_os_str().as_bytes())) {
-            continue;
-        }
-        if entry.file_type().is_dir() {
-            fs::remove_dir(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
+/// Copies what was only compared so far, as long as it is still what it was.
+fn copy_again(named: &File, len: u64, part: &File, hasher: &blake3::Hasher) -> io::Result<()> {
+    let mut again = blake3::Hasher::new();
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    while at < len {
+        let left = usize::try_from(len - at).unwrap_or(usize::MAX);
+        let piece = &mut buffer[..left.min(COPY_BYTES)];
+        named.read_exact_at(piece, at)?;
+        part.write_all_at(piece, at)?;
+        again.update(piece);
+        at += piece.len() as u64;
+    }
+    if again.finalize() != hasher.finalize() {
+        return Err(io::Error::other("what is there has changed meanwhile: send it again"));
     }
     Ok(())
+}
+
+/// Gives a part its name. What it replaces is gone then, so that its own bytes are synced before.
+fn complete(site: &mut Site, part: &PartFile, path: &EntryPath) -> io::Result<()> {
+    if site.staging.is_none() && site.tree.stat(path)?.is_some() {
+        part.file.sync_all()?;
+    }
+    site.tree.complete(&part.name, path, true)
+}
+
+/// What a file is known by whatever its name; none if it is no file.
+fn node_of(stat: &Stat) -> Option<Node> {
+    (kind(stat) == FileType::RegularFile).then_some((stat.st_dev, stat.st_ino))
 }
 
 fn path_beside(base: &Path, path: &EntryPath, name: &OsStr) -> PathBuf {
@@ -738,5 +829,6 @@ fn cant_write(site: &Site, path: &EntryPath, error: io::Error) -> SinkError {
     SinkError::Write { what, error }
 }
 
+mod remove;
 #[cfg(test)]
 mod tests;

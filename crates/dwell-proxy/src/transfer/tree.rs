@@ -1,7 +1,7 @@
 //! A directory, and what is made below it. Nothing is ever done through a symbolic link, whoever has made it:
 //! each directory on the path is opened by its name in the one before.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -22,16 +22,17 @@ pub(super) struct Tree {
     base: OwnedFd,
     /// The directory that was used last, as the next entry is mostly in the same one.
     current: Option<(Vec<u8>, OwnedFd)>,
-    /// All below it was made here, so that permissions that would be in the way may be changed.
-    is_own: bool,
+    /// Where the parts of files are, if not beside them. All below it was made here then, so that
+    /// permissions that would be in the way may be changed.
+    parts: Option<OwnedFd>,
 }
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Tree {
-    pub(super) const fn new(base: OwnedFd, is_own: bool) -> Self {
-        Self { base, current: None, is_own }
+    pub(super) const fn new(base: OwnedFd, parts: Option<OwnedFd>) -> Self {
+        Self { base, current: None, parts }
     }
 
     pub(super) fn base(&self) -> BorrowedFd<'_> {
@@ -61,7 +62,7 @@ impl Tree {
 
     fn open_directory(&self, parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
         match openat(parent, name, DIRECTORY, Mode::empty()) {
-            Err(Errno::ACCESS) if self.is_own => {
+            Err(Errno::ACCESS) if self.parts.is_some() => {
                 // It was complete once, with permissions that its owner wanted.
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let fd = openat(parent, name, flags, Mode::empty())?;
@@ -87,18 +88,35 @@ impl Tree {
         }
     }
 
-    /// Makes a directory that can be written to, if there is none.
-    pub(super) fn make_directory(&mut self, path: &EntryPath) -> io::Result<()> {
-        let is_own = self.is_own;
+    /// The directory in which the part of an entry is, and the name from which its own is made.
+    fn place_of_part(&mut self, path: &EntryPath) -> io::Result<(BorrowedFd<'_>, OsString)> {
+        self.parent(path)?;
+        Ok(match &self.parts {
+            Some(parts) => (parts.as_fd(), blake3::hash(path.bytes()).to_hex().as_str().into()),
+            None => (self.opened_parent(path), path.name().to_owned()),
+        })
+    }
+
+    /// The directory of an entry that was opened just now.
+    fn opened_parent(&self, path: &EntryPath) -> BorrowedFd<'_> {
+        match &self.current {
+            Some((known, fd)) if known == path.parent() => fd.as_fd(),
+            _ => self.base.as_fd(),
+        }
+    }
+
+    /// Makes a directory that can be written to, if there is none; true if it did.
+    pub(super) fn make_directory(&mut self, path: &EntryPath) -> io::Result<bool> {
+        let is_own = self.parts.is_some();
         let parent = self.parent(path)?;
         match mkdirat(parent, path.name(), Mode::RWXU) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(true),
             Err(Errno::EXIST) => {
                 let fd = self.directory(path)?;
                 if is_own {
                     fchmod(fd, Mode::RWXU)?;
                 }
-                Ok(())
+                Ok(false)
             }
             Err(error) => Err(error.into()),
         }
@@ -106,11 +124,7 @@ impl Tree {
 
     fn directory(&mut self, path: &EntryPath) -> io::Result<OwnedFd> {
         self.parent(path)?;
-        let parent = match &self.current {
-            Some((known, fd)) if known == path.parent() => fd.as_fd(),
-            _ => self.base.as_fd(),
-        };
-        self.open_directory(parent, path.name())
+        self.open_directory(self.opened_parent(path), path.name())
     }
 
     /// Gives a directory its permissions and time, once all that is in it is there.
@@ -128,12 +142,14 @@ impl Tree {
 
     /// Opens the part of a file.
     pub(super) fn open_part(&mut self, path: &EntryPath, mode: Mode) -> io::Result<PartFile> {
-        part::open_file(self.parent(path)?, path.name(), mode)
+        let (directory, name) = self.place_of_part(path)?;
+        part::open_file(directory, &name, mode)
     }
 
     /// The part of a file, if there is one.
     pub(super) fn find_part(&mut self, path: &EntryPath) -> Option<PartFile> {
-        part::find_file(self.parent(path).ok()?, path.name())
+        let (directory, name) = self.place_of_part(path).ok()?;
+        part::find_file(directory, &name)
     }
 
     /// Gives a part its name.
@@ -143,13 +159,20 @@ impl Tree {
         path: &EntryPath,
         replace: bool,
     ) -> io::Result<()> {
-        let parent = self.parent(path)?;
-        rename(parent, part, parent, path.name(), replace)
+        self.parent(path)?;
+        let parent = self.opened_parent(path);
+        let from = self.parts.as_ref().map_or(parent, |parts| parts.as_fd());
+        rename(from, part, parent, path.name(), replace)
     }
 
-    /// Removes a file by its name beside an entry.
-    pub(super) fn remove_beside(&mut self, path: &EntryPath, name: &OsStr) -> io::Result<()> {
-        Ok(unlinkat(self.parent(path)?, name, AtFlags::empty())?)
+    /// Removes the part of an entry.
+    pub(super) fn remove_part(&mut self, path: &EntryPath, part: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(self.place_of_part(path)?.0, part, AtFlags::empty())?)
+    }
+
+    /// Removes a file.
+    pub(super) fn remove(&mut self, path: &EntryPath) -> io::Result<()> {
+        Ok(unlinkat(self.parent(path)?, path.name(), AtFlags::empty())?)
     }
 
     /// Makes a symbolic link.
@@ -160,13 +183,12 @@ impl Tree {
         meta: &Meta,
         replace: bool,
     ) -> io::Result<()> {
-        let parent = self.parent(path)?;
-        let made = part::part_name(path.name());
-        let _ = unlinkat(parent, &made, AtFlags::empty());
-        symlinkat(target, parent, &made)?;
+        let (directory, name) = self.place_of_part(path)?;
+        let made = part::new_name(&name)?;
+        symlinkat(target, directory, &made)?;
         // Not all file systems give links a time.
-        let _ = utimensat(parent, &made, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
-        rename(parent, &made, parent, path.name(), replace)
+        let _ = utimensat(directory, &made, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
+        self.complete(&made, path, replace)
     }
 
     /// The target of a symbolic link.
@@ -182,13 +204,12 @@ impl Tree {
         replace: bool,
     ) -> io::Result<()> {
         let source = openat(self.parent(from)?, ".", DIRECTORY, Mode::empty())?;
-        let parent = self.parent(path)?;
-        let made = part::part_name(path.name());
-        let _ = unlinkat(parent, &made, AtFlags::empty());
-        linkat(&source, from.name(), parent, &made, AtFlags::empty())?;
-        rename(parent, &made, parent, path.name(), replace)?;
+        let (directory, name) = self.place_of_part(path)?;
+        let made = part::new_name(&name)?;
+        linkat(&source, from.name(), directory, &made, AtFlags::empty())?;
+        self.complete(&made, path, replace)?;
         // Renaming one name of a file to another one does nothing.
-        let _ = unlinkat(parent, &made, AtFlags::empty());
+        let _ = self.remove_part(path, &made);
         Ok(())
     }
 }

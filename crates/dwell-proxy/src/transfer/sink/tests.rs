@@ -1,8 +1,10 @@
-use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::sync::mpsc;
 use std::thread;
 
 use dwell_base::Rng;
+use walkdir::WalkDir;
 
 use super::*;
 use crate::transfer::record::put_data;
@@ -349,4 +351,144 @@ fn a_single_file_is_compared_by_blocks() {
     // One block, and not all.
     assert!((65_536..70_000).contains(&coming), "{coming}");
     assert!(same(&file, &to.0.join("tree")));
+}
+
+/// A directory of somebody else's with the name of a part is not ours to clear.
+#[test]
+fn a_directory_with_the_name_of_a_part_is_left_alone() {
+    let to = Directory::new("adopted");
+    let precious = to.0.join(".tree.dwell-part");
+    fs::create_dir(&precious).unwrap();
+    fs::write(precious.join("precious"), "mine").unwrap();
+    let records = [Record::Root(path("tree")), Record::Directory(path("tree"), META)];
+    written(&to, true, &records).unwrap();
+    assert_eq!(to.names(), [".tree.dwell-part", "tree"]);
+    assert_eq!(fs::read(precious.join("precious")).unwrap(), b"mine");
+}
+
+/// What is sent may be called as parts are.
+#[test]
+fn names_of_parts_can_be_sent() {
+    let to = Directory::new("part-names");
+    let records = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        file("tree/.bar.dwell-part"),
+        hello(),
+        Record::Symlink(path("tree/bar"), META, b"x".to_vec()),
+        file("tree/foo"),
+        hello(),
+        file("tree/.foo.dwell-part"),
+        hello(),
+        Record::Directory(path("tree/.dwell-part"), META),
+    ];
+    written(&to, true, &records).unwrap();
+    let entries = fs::read_dir(to.0.join("tree")).unwrap().count();
+    assert_eq!((to.names(), entries), (vec!["tree".to_owned()], 5));
+    // Where parts are beside their files, they are refused, and so is the place of parts.
+    let policy = Policy { existing: Existing::Replace, ..STRICT };
+    let (mut sink, _) = open(&to, true, policy);
+    let error = sink.take(&stream(&records), &mut |_| true).unwrap_err();
+    assert!(matches!(error, SinkError::Refused(_)), "{error}");
+    assert!(written(&to, true, &[Record::Root(path(".dwell-part"))]).is_err());
+}
+
+/// A link is never made to what came in the place of a file.
+#[test]
+fn names_of_a_replaced_file_are_refused() {
+    let to = Directory::new("relinked");
+    let linked = FileEntry {
+        path: path("tree/a/b/l"),
+        meta: Some(META),
+        bytes: Some(5),
+        link_id: 7,
+        was_asked: false,
+    };
+    let records = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        Record::Directory(path("tree/a"), META),
+        Record::Directory(path("tree/a/b"), META),
+        Record::File(linked),
+        hello(),
+        Record::Symlink(path("tree/a/b/l"), META, b"../../x".to_vec()),
+        Record::HardLink(path("tree/l"), 7),
+    ];
+    assert!(written(&to, true, &records).is_err());
+    assert!(!to.0.join(".tree.dwell-part/tree/l").exists());
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+/// The root gets its own name although nobody may write to it, and so do directories of an earlier transfer.
+#[test]
+fn directories_that_are_not_writable_arrive() {
+    let to = Directory::new("read-only");
+    let locked = Meta { mode: 0o555, ..META };
+    let begun = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), locked),
+        Record::Directory(path("tree/a"), locked),
+        Record::Directory(path("tree/a/gone"), Meta { mode: 0, ..META }),
+        Record::Directory(path("tree/a/file"), locked),
+        Record::Directory(path("tree/a/file/gone"), locked),
+        Record::Directory(path("tree/b"), locked),
+    ];
+    let (mut sink, _) = open(&to, true, STRICT);
+    sink.take(&stream(&begun), &mut |_| true).unwrap();
+    assert!(sink.give_up().is_some());
+    let records = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), locked),
+        Record::Directory(path("tree/a"), locked),
+        file("tree/a/file"),
+        hello(),
+    ];
+    written(&to, true, &records).unwrap();
+    assert_eq!(to.names(), ["tree"]);
+    for name in ["tree", "tree/a"] {
+        let at = to.0.join(name);
+        assert_eq!((mode(&at), fs::metadata(&at).unwrap().mtime()), (0o555, 1), "{name}");
+    }
+    assert!(to.0.join("tree/a/file").is_file() && !to.0.join("tree/b").exists());
+    assert!(!to.0.join("tree/a/gone").exists());
+    // So that it can be removed.
+    for name in ["tree", "tree/a"] {
+        fs::set_permissions(to.0.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn directories_that_stay_keep_their_permissions() {
+    let to = Directory::new("stays");
+    fs::create_dir(to.0.join("tree")).unwrap();
+    fs::set_permissions(to.0.join("tree"), fs::Permissions::from_mode(0o700)).unwrap();
+    let records = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        Record::Directory(path("tree/new"), META),
+    ];
+    let (mut sink, _) = open(&to, true, Policy { existing: Existing::Keep, ..STRICT });
+    sink.take(&stream(&records), &mut |_| true).unwrap();
+    sink.finish(|| true).unwrap();
+    assert_eq!((mode(&to.0.join("tree")), mode(&to.0.join("tree/new"))), (0o700, 0o755));
+}
+
+/// One byte, a million times.
+#[test]
+fn what_is_near_repeats_itself() {
+    let to = Directory::new("near");
+    let bytes = [b"hello".to_vec(), vec![b'o'; 1_000_000], b"lo".repeat(300_001)].concat();
+    let ended = Record::End(bytes.len() as u64, *blake3::hash(&bytes).as_bytes());
+    let mut pieces = stream(&[Record::Root(path("tree")), file("tree")]);
+    Record::Repeat { distance: 1, bytes: 1_000_000 }.put(&mut pieces);
+    put_data(&mut pieces, b"lo");
+    Record::Repeat { distance: 2, bytes: 600_000 }.put(&mut pieces);
+    ended.put(&mut pieces);
+    let (mut sink, _) = open(&to, false, STRICT);
+    sink.take(&pieces, &mut |_| true).unwrap();
+    sink.finish(|| true).unwrap();
+    assert!(fs::read(to.0.join("tree")).unwrap() == bytes);
 }
