@@ -255,11 +255,6 @@ impl Carrier {
         SockRef::from(self.tcp()).set_tcp_notsent_lowat(len)
     }
 
-    /// Gives up if nothing that was sent is acknowledged for so long: a cable was pulled, for instance.
-    pub(crate) fn give_up_after(&self, time: Duration) -> io::Result<()> {
-        SockRef::from(self.tcp()).set_tcp_user_timeout(Some(time))
-    }
-
     /// Returns what TCP says of the link.
     pub(crate) fn link_report(&self) -> Option<LinkReport> {
         crate::tcp_info::link_report(self.tcp().as_fd())

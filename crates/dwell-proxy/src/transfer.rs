@@ -49,7 +49,8 @@ const PIECE_BYTES: usize = 64 << 10;
 const PIECES_MAX: usize = 8;
 /// The progress is reported this often.
 const TELL: Duration = Duration::from_millis(200);
-/// Whoever acknowledges nothing for so long is gone.
+/// An offer, and what is said to it, come sooner than that. Later there is no limit of our own: whoever reads what
+/// arrives may take any time, and TCP notices by itself that nobody is there any more.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The progress of a transfer.

@@ -258,8 +258,8 @@ async fn receive_files(
     place: &mut Option<Writer>,
     notes: &mpsc::Sender<Note>,
 ) -> Result<Summary, TransferError> {
-    carrier.give_up_after(SILENCE_MAX).map_err(CarrierError::from)?;
-    let Message::Offer(offer) = carrier.read_message().await? else {
+    let offered = tokio::time::timeout(SILENCE_MAX, carrier.read_message()).await;
+    let Message::Offer(offer) = offered.map_err(|_| CarrierError::Expired)?? else {
         return Err(TransferError::Connection(MessageError::Body.to_string()));
     };
     let _ = notes.send(Note::Begun(carrier.peer, offer.clone())).await;

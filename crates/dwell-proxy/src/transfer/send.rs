@@ -92,7 +92,9 @@ async fn send_files(
     let (asks, window_log2) = match offer.is_eager {
         // What every receiver holds.
         true => (false, window_log2.min(WINDOW_LOG2_MIN)),
-        false => accepted(&mut carrier).await?,
+        false => tokio::time::timeout(SILENCE_MAX, accepted(&mut carrier)).await.unwrap_or_else(
+            |_| Err(TransferError::Connection("the receiver does not answer".to_owned())),
+        )?,
     };
     let window_log2 = window_log2.min(offer.window_log2);
     let finder =
@@ -151,7 +153,7 @@ async fn send_files(
     let link_bytes = sending.up.stats().wire_bytes;
     Ok(Summary {
         name: offer.name,
-        files: offer.files,
+        files: sent.files,
         progress: sending.meter.at(sending.count.get(), link_bytes),
         blake3: sent.blake3,
         left_out: sent.left_out,
@@ -177,7 +179,6 @@ async fn connect(
     let first = Message::Offer(offer.clone()).encode();
     let connecting = async {
         let mut carrier = Carrier::begin(to, tls, hello, &first).await?;
-        carrier.give_up_after(SILENCE_MAX)?;
         if !offer.is_eager {
             carrier.meet(hello).await?;
         }

@@ -83,6 +83,14 @@ impl Source {
                 let error = io::Error::other(format!("another file is called {name}, too"));
                 return Err(cant_read(path, error));
             }
+            // The receiver is told the first one's.
+            let is_text = std::str::from_utf8(name.bytes())
+                .is_ok_and(|name| !name.contains(char::is_control));
+            if roots.is_empty() && !is_text {
+                let error = "its name has bytes that can't be shown (no UTF-8, or a control character): \
+                             send it under another name, or the directory that it is in";
+                return Err(cant_read(path, io::Error::other(error)));
+            }
             roots.push(Root { path: path.clone(), name });
         }
         if let [root] = &roots[..] {
@@ -160,6 +168,8 @@ pub(super) struct Sent {
     pub(super) remarks: Vec<String>,
     /// The number of entries that were not sent.
     pub(super) left_out: u64,
+    /// The number of files that the receiver has then.
+    pub(super) files: u64,
 }
 
 /// Why it does not go on.
@@ -246,6 +256,7 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         let have = self.answer(was_asked)?;
         let file = FileEntry { path, meta, bytes, link_id: 0, was_asked };
         self.put(&Record::File(file))?;
+        self.sent.files += 1;
         self.content(reader, &have).map_err(|stop| match stop {
             Ended::Read(error) => Stop::Read(error),
             Ended::Stop(stop) => stop,
@@ -358,10 +369,12 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         if let Some(&id) = self.links.get(&node) {
             self.skip(was_asked)?;
             self.count.moved(metadata.len());
+            self.sent.files += 1;
             return self.put(&Record::HardLink(path, id));
         }
         if matches!(have, Answer::Unwanted) {
             self.count.reused(metadata.len());
+            self.sent.files += 1;
             return self.put(&Record::Skip);
         }
         let shown = from.display();
@@ -384,6 +397,7 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         }
         let (bytes, meta) = (Some(metadata.len()), Some(meta(&metadata)));
         self.put(&Record::File(FileEntry { path, meta, bytes, link_id, was_asked }))?;
+        self.sent.files += 1;
         self.content(&mut file, &have).map_err(|ended| match ended {
             // Half of it is there: only from the beginning it would be right.
             Ended::Read(error) => {
@@ -487,6 +501,9 @@ impl<'a, O: Outlet> Recorder<'a, O> {
                 Have::Same | Have::Stays => return Ok(Answer::Unwanted),
                 Have::Blocks { log2, more, bytes, hashes } => {
                     let is_first = blocks.hashes.is_empty();
+                    if more && hashes.is_empty() {
+                        return Err(Stop::Answer);
+                    }
                     if !is_first && (blocks.log2, blocks.bytes) != (log2, bytes) {
                         return Err(Stop::Answer);
                     }
