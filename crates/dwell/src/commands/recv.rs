@@ -68,7 +68,7 @@ pub(crate) struct Recv {
     /// Make symbolic links that lead out of what comes, too
     #[arg(long)]
     links_outside: bool,
-    /// The memory for what a sender may refer to again; with --keep a sixteenth of it for each transfer
+    /// The memory for what a sender may refer to again (1 MiB at least); with --keep a sixteenth of it for each transfer
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory_max: ByteSize,
     #[command(flatten)]
@@ -153,7 +153,8 @@ impl Recv {
                 }
                 match broken.error {
                     TransferError::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
-                    error => Err(error.into()),
+                    // It may have a path of the sender's in it.
+                    error => Err(anyhow::Error::msg(printable(&error.to_string()))),
                 }
             }
         }
@@ -314,7 +315,8 @@ fn show_ended(from: SocketAddr, result: &Result<Summary, Broken>, quiet: bool) {
         }
         Err(broken) => {
             let from = from.ip().to_canonical();
-            terminal::complain("dwell", &format!("a transfer from {from} failed: {broken}"));
+            let why = printable(&broken.to_string());
+            terminal::complain("dwell", &format!("a transfer from {from} failed: {why}"));
             if let Some(kept) = &broken.kept {
                 terminal::note(&shown_kept(kept));
             }
