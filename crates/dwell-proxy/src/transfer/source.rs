@@ -83,7 +83,7 @@ impl Source {
                 let error = io::Error::other(format!("another file is called {name}, too"));
                 return Err(cant_read(path, error));
             }
-            // The receiver is told the first one's.
+            // The offer has the first one's.
             let is_text = std::str::from_utf8(name.bytes())
                 .is_ok_and(|name| !name.contains(char::is_control));
             if roots.is_empty() && !is_text {
