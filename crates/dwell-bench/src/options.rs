@@ -30,7 +30,8 @@ pub(super) struct Variants {
     #[arg(value_delimiter = ',', value_parser = codec)]
     pub(super) codec: Vec<String>,
     /// More keys of relays' configuration, as another variant of each scheme that compresses:
-    /// `history = "flow"; context_window = "4MiB"`; may be given several times
+    /// `history = "flow"; context_window = "4MiB"`; may be given several times. A `rate` goes before what is
+    /// known of the link otherwise
     #[arg(long, value_name = "KEYS")]
     pub(super) with: Vec<String>,
 }

@@ -59,7 +59,7 @@ pub struct RelaySettings {
     pub transit: bool,
     /// True if the kernel may hand over uncut packets.
     pub offload: bool,
-    /// More lines for `[defaults]`.
+    /// More lines for `[defaults]`; a `rate` among them goes before the other one.
     pub extra: String,
 }
 
@@ -363,7 +363,11 @@ impl<'a> Side<'a> {
         settings: &RelaySettings,
     ) -> String {
         let RelaySettings { scheme, codec, offload, extra, .. } = settings;
-        let rate = settings.rate;
+        let is_rate = |line: &str| line.split('=').next().is_some_and(|key| key.trim() == "rate");
+        let rate = match extra.lines().any(is_rate) {
+            true => String::new(),
+            false => format!("rate = \"{}\"\n", settings.rate),
+        };
         let other = if self.name == "ingress" { "egress" } else { "ingress" };
         let mut private = String::new();
         let security = if let Some(key) = public.get(other) {
@@ -379,7 +383,7 @@ impl<'a> Side<'a> {
             text,
             "[savings]\nfile = \"none\"\n[node]\nname = \"{name}\"\naddresses = [{address}]\noffload = {offload}\n\
              status = \"{directory}/{name}.sock\"\n{private}\n\
-             [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n\n\
+             [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\n{rate}{extra}\n\n\
              [[peer]]\nname = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefixes}]\n\
              {security}\n",
             name = self.name,

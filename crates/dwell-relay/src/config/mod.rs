@@ -16,6 +16,7 @@ mod exceptions;
 mod history;
 mod load;
 mod memory;
+mod overhead;
 mod protection;
 mod public_key;
 mod read;
@@ -49,6 +50,7 @@ pub(crate) use codec::PICKED_LEVEL_MAX;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use exceptions::parse as parse_exceptions;
 pub use history::HistoryMode;
+pub use overhead::{Framing, LinkOverhead, UnknownLink};
 pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
 pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};
@@ -261,8 +263,8 @@ pub struct PeerConfig {
     pub rate: RateConfig,
     /// The limit of the queue.
     pub queue: QueueLimit,
-    /// Bytes that a datagram costs on the link below its IP header.
-    pub link_overhead_bytes: u32,
+    /// What a datagram costs on the link below its IP header.
+    pub link_overhead: LinkOverhead,
     /// The treatment of packets for the peer while it is not up.
     pub on_dead: FailMode,
     /// Classes that are never compressed.
@@ -500,7 +502,7 @@ impl PeerConfig {
             picks_codec: false,
             rate: RateConfig::Auto,
             queue: QueueLimit::default(),
-            link_overhead_bytes: 14,
+            link_overhead: LinkOverhead::default(),
             on_dead,
             exceptions: Vec::new(),
             compress_bytes_min: 64,

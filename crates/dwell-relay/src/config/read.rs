@@ -17,8 +17,9 @@ use super::error::Errors;
 use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
-    Config, Endpoint, FailMode, HistoryMode, NodeConfig, PairingConfig, PeerConfig, RateConfig,
-    ReadSecretError, Secret, check, class, dictionary, exceptions, history, site, value, web,
+    Config, Endpoint, FailMode, HistoryMode, LinkOverhead, NodeConfig, PairingConfig, PeerConfig,
+    RateConfig, ReadSecretError, Secret, check, class, dictionary, exceptions, history, site,
+    value, web,
 };
 
 /// Functions that read the secret in a file.
@@ -376,7 +377,7 @@ struct PeerKeys {
     queue_time_ns: Option<Located<u64>>,
     queue_packets: Option<Located<u32>>,
     queue_bytes: Option<Located<u64>>,
-    link_overhead_bytes: Option<Located<u32>>,
+    link_overhead: Option<Located<LinkOverhead>>,
     one_way_delay_ns: Option<Located<Option<u64>>>,
     on_dead: Option<Located<FailMode>>,
     exceptions: Option<Vec<Located<ClassKey>>>,
@@ -432,8 +433,7 @@ impl PeerKeys {
             queue_bytes: table.get("queue_bytes", errors, |value| {
                 value::size_bytes(value, QUEUE_BYTES_MIN..=QUEUE_BYTES_MAX)
             }),
-            link_overhead_bytes: table
-                .get("link_overhead", errors, |value| value::integer(value, 0..=1000)),
+            link_overhead: table.get("link_overhead", errors, value::link_overhead),
             one_way_delay_ns: table.get("one_way_delay", errors, value::one_way_delay),
             on_dead: table.get("on_dead", errors, value::on_dead),
             exceptions: table.get_list("exceptions", "[\"tcp/443\"]", errors, value::class),
@@ -482,7 +482,7 @@ impl PeerKeys {
         set(time_ns, &self.queue_time_ns);
         set(packets, &self.queue_packets);
         set(bytes, &self.queue_bytes);
-        set(&mut peer.link_overhead_bytes, &self.link_overhead_bytes);
+        set(&mut peer.link_overhead, &self.link_overhead);
         set(&mut peer.one_way_delay_ns, &self.one_way_delay_ns);
         set(&mut peer.on_dead, &self.on_dead);
         if let Some(list) = &self.exceptions {

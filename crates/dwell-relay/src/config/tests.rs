@@ -197,7 +197,7 @@ fn every_key_reaches_its_field() {
         queue_time = "1s"
         queue_packets = 3
         queue_bytes = "1MiB"
-        link_overhead = 0
+        link_overhead = "docsis"
         on_dead = "closed"
         exceptions = ["tcp/443", "icmpv6", "ip47", "ip132/9"]
         compress_min = 0
@@ -271,7 +271,7 @@ fn every_key_reaches_its_field() {
                 time_ns: SECOND_NS,
                 ..QueueLimit::default()
             },
-            link_overhead_bytes: 0,
+            link_overhead: LinkOverhead { bytes: 18, bytes_min: 64, framing: Framing::Plain },
             on_dead: FailMode::Closed,
             exceptions: vec![
                 ClassKey::new(6, 443),

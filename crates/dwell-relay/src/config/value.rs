@@ -14,8 +14,8 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::{
-    Endpoint, FailMode, LogLevel, MTU_MIN, MtuConfig, PublicKey, RateConfig, SCHEMES, THREADS_MAX,
-    TUN_NAME_BYTES_MAX,
+    Endpoint, FailMode, LinkOverhead, LogLevel, MTU_MIN, MtuConfig, PublicKey, RateConfig, SCHEMES,
+    THREADS_MAX, TUN_NAME_BYTES_MAX, UnknownLink,
 };
 
 type Read<T> = Result<T, String>;
@@ -377,6 +377,18 @@ pub(super) fn rate(value: &DeValue<'_>) -> Read<RateConfig> {
              not {}",
             describe(value)
         )),
+    }
+}
+
+/// Bytes, or the name of a link.
+pub(super) fn link_overhead(value: &DeValue<'_>) -> Read<LinkOverhead> {
+    match value {
+        DeValue::String(text) => {
+            let unknown = |error| format!("{error}, not \"{}\"", printable(text));
+            text.parse().map_err(|error: UnknownLink| unknown(error))
+        }
+        DeValue::Integer(_) => integer(value, 0..=1000).map(LinkOverhead::plain),
+        _ => Err(format!("{UnknownLink}, not {}", describe(value))),
     }
 }
 

@@ -402,7 +402,7 @@ impl Node {
                 }
                 if at_home {
                     env.hello(Destination::Peer(index), &answer[..len]);
-                    peer.sent_control(now, len);
+                    peer.sent_hello(now, len);
                 } else {
                     // Not by the peer's link: anybody can ask for it.
                     env.hello(Destination::Address(source), &answer[..len]);
@@ -446,7 +446,7 @@ fn repeat_final(env: &mut impl Env, now: Instant, index: usize, peer: &mut Peer)
     let mut out = [0; HELLO_LEN_MAX];
     if let Some(len) = peer.handshake.repeat_final(now, &mut out) {
         env.hello(Destination::Peer(index), &out[..len]);
-        peer.sent_control(now, len);
+        peer.sent_hello(now, len);
     }
 }
 

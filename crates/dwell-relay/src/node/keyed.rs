@@ -86,7 +86,7 @@ impl Node {
                 peer.diagnosis.answered(now);
                 if peer.endpoint == Some(source) {
                     env.hello(Destination::Peer(index), &out[..len]);
-                    peer.sent_control(now, len);
+                    peer.sent_hello(now, len);
                 } else {
                     // The peer is moved when it proves to have got this.
                     env.hello(Destination::Address(source), &out[..len]);

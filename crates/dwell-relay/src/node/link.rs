@@ -41,8 +41,10 @@ pub(super) fn offer_link(peer: &mut Peer, now: Instant) {
 /// Sends a control record in a datagram of its own, ahead of what waits in the port.
 pub(super) fn send_control(peer: &mut Peer, index: usize, env: &mut impl Env, control: &Control) {
     let now = env.now();
-    if let Some(sent) = send_body(peer, index, env, now, false, |body| body.control(control)) {
-        peer.sent_control(now, sent.len);
+    if let Some(sent) =
+        send_body(peer, index, env, now, Sending::beside(peer), |body| body.control(control))
+    {
+        peer.sent_control(sent.len);
     }
 }
 
@@ -56,11 +58,11 @@ pub(super) fn send_controls(
     let now = env.now();
     let room = peer.units_bytes_max();
     for together in controls.chunks((room / CONTROL_RECORD_MAX).max(1)) {
-        let sent = send_body(peer, index, env, now, false, |body| {
+        let sent = send_body(peer, index, env, now, Sending::beside(peer), |body| {
             together.iter().try_for_each(|control| body.control(control))
         });
         if let Some(sent) = sent {
-            peer.sent_control(now, sent.len);
+            peer.sent_control(sent.len);
         }
     }
 }
@@ -75,12 +77,12 @@ pub(super) fn send_padded(
 ) {
     let now = env.now();
     let body_bytes = usize::from(datagram_bytes).saturating_sub(peer.session_bytes() as usize);
-    let sent = send_body(peer, index, env, now, false, |body| {
+    let sent = send_body(peer, index, env, now, Sending::beside(peer), |body| {
         body.control(probe)?;
         body.padding(body_bytes.saturating_sub(body.len()))
     });
     if let Some(sent) = sent {
-        peer.sent_control(now, sent.len);
+        peer.sent_control(sent.len);
     }
 }
 
@@ -100,12 +102,10 @@ pub(super) fn send_frame(
         debug_assert!(false, "the link is offered only while there is a session");
         return;
     }
-    let waited_ns = waited_ns(peer, store);
-    peer.pacer.sent(now, peer.port.frame().link_bytes, waited_ns);
     let mut items = std::mem::take(&mut peer.frame_items);
     let more = number_frame(peer, store, now, &mut items);
     if more > 0 {
-        split(peer, now, 0, more);
+        split(peer, 0, more);
     }
     send_units(peer, index, (store, &items), scratch, env, now);
     peer.frame_items = items;
@@ -218,21 +218,21 @@ fn send_units(
     let mut rest = items;
     while let Some(first) = rest.first() {
         if rest.len() < items.len() {
-            split(peer, now, 1, 0);
+            split(peer, 1, 0);
         }
         let may_cut = store.is_block(first.id) || keeping == Keeping::Each;
         if unit_len(store, first, on_link) > room && may_cut {
             let parts = send_cut(peer, index, (store, first), (scratch, keeping), env, now);
             let headers = parts * fragment_record_len(0);
-            split(peer, now, parts.saturating_sub(1), headers);
+            split(peer, parts.saturating_sub(1), headers);
             rest = &rest[1..];
             continue;
         }
         let fitting = fitting(store, rest, (room, on_link), keeping == Keeping::Each);
         let (these, later) = rest.split_at(fitting);
         let mut unwritten = 0;
-        let keep = keeping.keeps(store, first);
-        let sent = send_body(peer, index, env, now, keep, |body| {
+        let sending = Sending::of_frame(peer, store, keeping.keeps(store, first));
+        let sent = send_body(peer, index, env, now, sending, |body| {
             for item in these {
                 let written = write_unit(body, store, item, on_link);
                 debug_assert!(written.is_ok(), "the core knows what a frame has room for");
@@ -308,11 +308,10 @@ fn fitting(
 }
 
 /// Books datagrams that the port did not count as frames: their headers, and `more` bytes.
-fn split(peer: &mut Peer, now: Instant, datagrams: usize, more: usize) {
+fn split(peer: &mut Peer, datagrams: usize, more: usize) {
     let link_bytes = datagrams as u64 * u64::from(peer.frame_bytes()) + more as u64;
     peer.extra.split_datagrams += datagrams as u64;
     peer.extra.split_bytes += link_bytes;
-    peer.pacer.sent(now, link_bytes, peer.late_by_ns_max());
 }
 
 /// Sends a unit in parts; returns how many.
@@ -329,7 +328,7 @@ fn send_cut(
     let written = write_unit(&mut record, store, item, on_link);
     let len = record.len();
     let part_len = peer.part_bytes_max();
-    let keep = keeping.keeps(store, item);
+    let sending = Sending::of_frame(peer, store, keeping.keeps(store, item));
     let parts = scratch[..len].chunks(part_len);
     if written.is_err() || parts.len() > FRAGMENTS_MAX {
         // The path became narrower since it was compressed.
@@ -342,7 +341,7 @@ fn send_cut(
     let id = peer.fragment_id;
     for (part, data) in (0..=last).zip(parts) {
         let fragment = Fragment { id, index: part, last, data };
-        let sent = send_body(peer, index, env, now, keep, |body| body.fragment(&fragment));
+        let sent = send_body(peer, index, env, now, sending, |body| body.fragment(&fragment));
         note_sent(peer, now, std::slice::from_ref(item), sent);
     }
     usize::from(last) + 1
@@ -398,7 +397,7 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
             continue;
         };
         let body = body.to_vec();
-        let sent = send_body(peer, index, env, now, false, |writer| {
+        let sent = send_body(peer, index, env, now, Sending::beside(peer), |writer| {
             writer.resent(low)?;
             writer.records(&body)
         });
@@ -406,7 +405,6 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
             let link_bytes = peer.link_bytes(sent.len);
             peer.extra.resent_datagrams += 1;
             peer.extra.resent_bytes += link_bytes;
-            peer.pacer.sent(now, link_bytes, peer.late_by_ns_max());
         }
     }
     if gone.bits != 0 {
@@ -424,6 +422,27 @@ fn may_keep(peer: &Peer, store: &Store) -> bool {
     peer.retransmits() && units().any(is_block) && !packets.any(|id| store.treatment(id).once)
 }
 
+/// How a datagram is sent.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    /// It may be retransmitted: a copy is kept.
+    keep: bool,
+    /// For how long the link might have had it already.
+    waited_ns: u64,
+}
+
+impl Sending {
+    /// What is beside the port's frames.
+    fn beside(peer: &Peer) -> Self {
+        Self { keep: false, waited_ns: peer.late_by_ns_max() }
+    }
+
+    /// A part of the port's frame, or all of it.
+    fn of_frame(peer: &Peer, store: &Store, keep: bool) -> Self {
+        Self { keep, waited_ns: waited_ns(peer, store) }
+    }
+}
+
 /// A datagram that was sent: its length, and its number in the session.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
@@ -432,20 +451,18 @@ struct Sent {
 }
 
 /// Seals and commits a datagram with what `fill` writes, and returns what it is; none if there
-/// is no session, or `fill` has nothing to send. If it may be retransmitted, a copy is kept.
+/// is no session, or `fill` has nothing to send. The link's time is taken for just what goes.
 fn send_body(
     peer: &mut Peer,
     index: usize,
     env: &mut impl Env,
     now: Instant,
-    keep: bool,
+    sending: Sending,
     fill: impl FnOnce(&mut BodyWriter<'_>) -> Result<(), Full>,
 ) -> Option<Sent> {
     let room = peer.units_bytes_max();
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
-    let Peer {
-        handshake, retransmit_buffer, pacer, rtt_ns, bottleneck, extra, path_mtu, tail, ..
-    } = peer;
+    let Peer { handshake, retransmit_buffer, rtt_ns, bottleneck, extra, path_mtu, tail, .. } = peer;
     let loses = peer.reports.loses_there(now);
     let session = handshake.session()?;
     let datagram = env.datagram(index);
@@ -454,7 +471,7 @@ fn send_body(
     let body_len = body.len();
     // Sealing is done in place: the copy is made before, under the number that comes next. Room for the
     // mark was left, unless the path has become narrower since.
-    let is_kept = keep && body_len + RESENT_RECORD_LEN <= room;
+    let is_kept = sending.keep && body_len + RESENT_RECORD_LEN <= room;
     tail.sent(now, is_kept && loses);
     if is_kept {
         let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
@@ -467,8 +484,10 @@ fn send_body(
     if listens {
         bottleneck.sent(now, number, header_bytes + len as u64);
     }
-    if !env.commit(index, len, pacer.burst_bytes()) {
-        pacer.blocked(now);
+    let paced_bytes = peer.paced_bytes(len);
+    peer.pacer.sent(now, paced_bytes, sending.waited_ns);
+    if !env.commit(index, len, peer.pacer.burst_bytes()) {
+        peer.pacer.blocked(now);
     }
     Some(Sent { len, number })
 }

@@ -385,6 +385,6 @@ fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     if let Some(len) = peer.handshake.initial(now, env.unix_ns(), &mut out).filter(|_| known) {
         peer.diagnosis.attempted(now);
         env.hello(Destination::Peer(index), &out[..len]);
-        peer.sent_control(now, len);
+        peer.sent_hello(now, len);
     }
 }

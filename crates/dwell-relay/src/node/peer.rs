@@ -612,12 +612,17 @@ impl Peer {
         self.spoke_at = now;
     }
 
-    /// Something went to the peer outside of the port.
-    pub(crate) fn sent_control(&mut self, now: Instant, datagram_len: usize) {
-        let link_bytes = self.link_bytes(datagram_len);
+    /// Something went to the peer outside of the port, in a session.
+    pub(crate) fn sent_control(&mut self, datagram_len: usize) {
         self.extra.control_datagrams += 1;
-        self.extra.control_bytes += link_bytes;
-        self.pacer.sent(now, link_bytes, self.late_by_ns_max());
+        self.extra.control_bytes += self.link_bytes(datagram_len);
+    }
+
+    /// The same of what belongs to no session.
+    pub(crate) fn sent_hello(&mut self, now: Instant, datagram_len: usize) {
+        self.sent_control(datagram_len);
+        let paced_bytes = self.paced_bytes(datagram_len);
+        self.pacer.sent(now, paced_bytes, self.late_by_ns_max());
     }
 
     /// For how long the link may have been kept from what waits for it, by a wake-up that came late: what

@@ -111,7 +111,7 @@ fn tx_status(peer: &Peer, now: Instant) -> TxStatus {
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(accounts)
     }
-    .with_savings(peer.config.link_overhead_bytes)
+    .with_savings(peer.config.link_overhead.bytes)
 }
 
 fn rx_status(peer: &Peer, now: Instant) -> RxStatus {

@@ -15,6 +15,7 @@ mod journal;
 mod keys;
 mod lost;
 mod models;
+mod own_rate;
 mod pairs;
 mod path;
 mod row;

@@ -20,7 +20,7 @@ use dwell_cli::terminal;
 const AFTER_HELP: &str = "\
 Examples:
   sudo dwell init                               asks what it must know
-  sudo dwell init --name site-a --prefix 10.1.0.0/24 --endpoint 203.0.113.10:7733 --rate 9.5mbit
+  sudo dwell init --name site-a --prefix 10.1.0.0/24 --endpoint 203.0.113.10:7733
   sudo dwell init --endpoint '[2001:db8::7]:7733' --address fd77::1/64
   dwell init --config ./relay.toml --name test  elsewhere than in /etc/dwell
 
@@ -63,7 +63,7 @@ pub(super) struct Own {
     #[arg(long = "endpoint", value_name = "HOST:PORT", value_delimiter = ',')]
     #[arg(value_parser = endpoint)]
     pub(super) endpoints: Vec<Endpoint>,
-    /// The rate of the link from here: a little less than it carries, such as 9.5mbit [default: auto]
+    /// The rate of the link from here, such as 10mbit [default: auto, it is found out]
     #[arg(long, value_parser = rate)]
     pub(super) rate: Option<RateConfig>,
     /// The node's own address in the tunnel, with its prefix length; may be repeated [default: 10.77.0.1/24, or
@@ -153,7 +153,7 @@ impl Own {
             self.endpoints = question(shown, endpoint)?.into_iter().collect();
         }
         if self.rate.is_none() {
-            self.rate = question("Rate of the link from here (9.5mbit) [auto]: ", rate)?;
+            self.rate = question("Rate of the link from here (10mbit) [auto]: ", rate)?;
         }
         Ok(())
     }

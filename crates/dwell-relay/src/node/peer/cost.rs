@@ -9,6 +9,7 @@ use dwell_wire::header::{COMPRESSED_HEADER_LEN, RECORD_HEADER_LEN};
 use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 
 use super::Peer;
+use crate::node::pacer::Pacing;
 use crate::trust::Session;
 
 /// Bytes of UDP and IP headers: IPv4.
@@ -23,6 +24,18 @@ impl Peer {
     /// Returns the cost of a datagram of this length on the link, in bytes.
     pub(crate) fn link_bytes(&self, datagram_len: usize) -> u64 {
         u64::from(self.frame_bytes() - self.session_bytes()) + datagram_len as u64
+    }
+
+    /// Returns the bytes that a datagram of this length takes of the link's rate: of one that is written all that
+    /// the link makes of it; of one that is found only what was counted when it was.
+    pub(crate) fn paced_bytes(&self, datagram_len: usize) -> u64 {
+        match self.pacer.pacing() {
+            Pacing::Fixed(_) => {
+                let ip_bytes = u64::from(self.udp_bytes()) + datagram_len as u64;
+                self.config.link_overhead.link_bytes(ip_bytes)
+            }
+            Pacing::Auto | Pacing::Unlimited => self.link_bytes(datagram_len),
+        }
     }
 
     /// Returns the most bytes of records that a frame may have.
@@ -66,7 +79,7 @@ impl Peer {
 
     /// Returns the cost of a datagram on the link beside its records, in bytes.
     pub(crate) fn frame_bytes(&self) -> u32 {
-        self.config.link_overhead_bytes + self.udp_bytes() + self.session_bytes()
+        self.config.link_overhead.bytes + self.udp_bytes() + self.session_bytes()
     }
 
     pub(crate) fn udp_bytes(&self) -> u32 {

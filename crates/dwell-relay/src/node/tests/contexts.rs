@@ -21,7 +21,7 @@ const HOST_PAIR: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"\nhistory = \
 const STATELESS: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"";
 
 pub(super) fn pair_of(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
-    pair_of_rate(lines, "9mbit", link, seed)
+    pair_of_rate(lines, NINE_MBIT, link, seed)
 }
 
 /// The same with relays that are configured for this rate.

@@ -23,6 +23,9 @@ pub(super) const ADDRESSES: [&str; 2] = ["192.0.2.1:7733", "192.0.2.2:7733"];
 pub(super) const PREFIXES: [&str; 2] =
     ["\"10.1.0.0/16\", \"fd00:1::/32\"", "\"10.2.0.0/16\", \"fd00:2::/32\""];
 
+/// The written rate of which 9 Mbit/s are used.
+pub(super) const NINE_MBIT: &str = "9022556bit";
+
 /// One peer, and the prefixes of both ends.
 pub(super) fn config(end: usize, sealed: bool, rate: &str, scheme: &str) -> Config {
     config_with(end, sealed, rate, &format!("scheme = \"{scheme}\""))
@@ -168,8 +171,8 @@ pub(super) struct End {
     pub(super) parts_max: usize,
     /// Datagrams longer than this vanish on the path from here.
     pub(super) swallowed_above: usize,
-    /// All that it sent, if that is kept.
-    pub(super) log: Option<Vec<Vec<u8>>>,
+    /// All that it sent, and when, if that is kept.
+    pub(super) log: Option<Vec<(Instant, Vec<u8>)>>,
     /// What came while nothing was to be read.
     unread: VecDeque<Vec<u8>>,
     /// While it sleeps: what came for it.
@@ -355,7 +358,8 @@ impl End {
         self.node.assert_invariants();
         self.env.sent_to.clear();
         if let Some(log) = &mut self.log {
-            log.extend(self.env.sent.iter().cloned());
+            let now = self.env.now.get();
+            log.extend(self.env.sent.iter().map(|datagram| (now, datagram.clone())));
         }
         for datagram in self.env.sent.drain(..) {
             self.parts_max = self.parts_max.max(parts_of(&datagram));

@@ -12,7 +12,7 @@ use crate::node::link::retransmit;
 const MANY: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random: 0.5 };
 
 fn run(lines: &str, link: &LinkSpec, seed: u64) -> Net {
-    let configs = [0, 1].map(|side| config_with(side, true, "9mbit", lines));
+    let configs = [0, 1].map(|side| config_with(side, true, NINE_MBIT, lines));
     let mut net = Net::new(&configs, link, seed);
     net.run_to(8_000); // hellos get lost as well
     net.set_traffic(MANY);
@@ -309,7 +309,7 @@ fn every_datagram_with_a_block_can_be_sent_again() {
         net.net.with_node(net.ends[0], |end, _, _| {
             let peer = &mut end.node.peers[0];
             let room = peer.units_bytes_max();
-            for datagram in end.log.take().unwrap_or_default() {
+            for (_, datagram) in end.log.take().unwrap_or_default() {
                 let Ok(Datagram::Data { header, body }) = Datagram::parse(&datagram) else {
                     continue;
                 };
