@@ -26,6 +26,7 @@
 mod base;
 mod held;
 mod marks;
+mod sent;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -185,6 +186,7 @@ impl Bottleneck {
 
     /// The peer says when datagrams came, before the report that it belongs to.
     pub(crate) fn on_arrivals(&mut self, now: Instant, arrivals: &Arrivals) {
+        self.service.reach(arrivals.first);
         let Some(least_ns) = self.service.delays_ns(arrivals).min() else { return };
         self.see_to_clocks(least_ns);
         self.service.on_arrivals(now, arrivals, least_ns);

@@ -17,9 +17,8 @@ use dwell_wire::Arrivals;
 use dwell_wire::arrivals::{GAP_UNIT_NS, GAPS_MAX};
 
 use super::base::Base;
+use super::sent::{Sent, SentRing};
 
-/// Datagrams whose time of sending is known: a report is of what was sent a round trip before.
-const SENT_MAX: usize = 4_096;
 /// Clocks drift apart: delays are compared with the least of two to three of these.
 const BASE_SPAN_NS: u64 = 1_500 * MILLI_NS;
 /// What was seen lately counts for so long, ...
@@ -42,14 +41,6 @@ const SMOOTH_MAX: f64 = 0.6;
 const STRETCH_MIN: f64 = 1.02;
 /// The rates of single messages deviate from that of all by no more than this, on the average.
 const SPREAD_MAX: f64 = 0.12;
-
-/// A datagram that was sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sent {
-    number: u64,
-    at: Instant,
-    link_bytes: u64,
-}
 
 /// What one message says of datagrams that stood behind each other.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +70,7 @@ pub(super) struct Service {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceWatch {
-    /// By number, in a ring.
-    sent: Vec<Sent>,
+    sent: SentRing,
     spells: VecDeque<Spell>,
     base: Base<BASE_SPAN_NS>,
 }
@@ -95,28 +85,25 @@ struct Pair {
 impl ServiceWatch {
     #[inline]
     pub(super) fn sent(&mut self, at: Instant, number: u64, link_bytes: u64) {
-        if self.sent.is_empty() {
-            self.sent = vec![Sent::default(); SENT_MAX];
-        }
-        self.sent[number as usize % SENT_MAX] = Sent { number, at, link_bytes };
+        self.sent.sent(at, number, link_bytes);
     }
 
     /// A new session: its numbers begin again.
     pub(super) fn begin_session(&mut self) {
-        self.sent.fill(Sent::default());
+        self.sent.clear();
         self.spells.clear();
         self.base = Base::default();
     }
 
-    fn sent_at(&self, number: u64) -> Option<&Sent> {
-        let sent = self.sent.get(number as usize % SENT_MAX)?;
-        Some(sent).filter(|sent| sent.number == number && number > 0)
+    /// The peer says something of the datagrams from this one on.
+    pub(super) fn reach(&mut self, number: u64) {
+        self.sent.reach(number);
     }
 
     /// Returns the delays of the datagrams in a message, with what one clock is ahead of the other.
     pub(super) fn delays_ns(&self, arrivals: &Arrivals) -> impl Iterator<Item = i64> {
         arrivals.iter().filter_map(|(number, came_at_ns)| {
-            let sent = self.sent_at(number)?;
+            let sent = self.sent.get(number)?;
             Some(came_at_ns?.wrapping_sub(sent.at.as_ns()) as i64)
         })
     }
@@ -130,7 +117,7 @@ impl ServiceWatch {
         let last_ns = arrivals.iter().filter_map(|(_, came_at_ns)| came_at_ns).last();
         let all_ns = last_ns.map_or(0, |last_ns| last_ns.saturating_sub(arrivals.first_at_ns));
         for (number, came_at_ns) in arrivals.iter() {
-            let sent = self.sent_at(number).copied();
+            let sent = self.sent.get(number);
             let Some((sent, came_at_ns)) = sent.zip(came_at_ns) else {
                 before = None;
                 continue;
