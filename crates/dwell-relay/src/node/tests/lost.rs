@@ -269,7 +269,7 @@ fn a_class_may_be_sent_once_only() {
 fn what_is_sent_once_only_is_in_small_batches() {
     for (retransmit, is_small) in [(false, true), (true, false)] {
         let lines = format!(
-            "scheme = \"auto\"\nhistory = \"off\"\n[[class]]\nname = \"live\"\n\
+            "scheme = \"auto\"\nhistory = \"off\"\nqueue_time = \"1s\"\n[[class]]\nname = \"live\"\n\
              ports = [\"udp/1000-1019\"]\nretransmit = {retransmit}\n"
         );
         let net = run(&lines, &good_link(), 6);
