@@ -71,8 +71,11 @@ const RATE_MIN_BPS: f64 = 32e3;
 const LOCAL_NS: u64 = SECOND_NS;
 /// ... and also if it does so while the relay paces, between this many reports in a row.
 const LOCAL_REPORTS: u32 = 3;
-/// Without reports for this long nothing is known any more.
+/// If the peer reports nothing of what is sent for this long, nothing is known any more; if that is more than signs
+/// of life and probes of the path, which nobody reports.
 const FORGET_NS: u64 = 10 * SECOND_NS;
+const FORGET_BYTES: u64 = 16 << 10;
+const DATA_BYTES_MIN: u64 = 256;
 /// If a queue is not ours it is left alone for so long; twice as long each time, up to the maximum.
 const BACK_OFF_NS: u64 = 5 * SECOND_NS;
 const BACK_OFF_NS_MAX: u64 = 80 * SECOND_NS;
@@ -127,6 +130,14 @@ pub(crate) struct Bottleneck {
     alone_until: Instant,
     back_off_ns: u64,
     local_reports: u32,
+    unreported: Option<Unreported>,
+}
+
+/// What was sent since the latest report.
+#[derive(Clone, Copy, Debug)]
+struct Unreported {
+    since: Instant,
+    bytes: u64,
 }
 
 impl Bottleneck {
@@ -135,6 +146,10 @@ impl Bottleneck {
     pub(crate) fn sent(&mut self, now: Instant, number: u64, link_bytes: u64) {
         self.marks.sent(now, number, link_bytes);
         self.service.sent(now, number, link_bytes);
+        if link_bytes >= DATA_BYTES_MIN {
+            let nothing = Unreported { since: now, bytes: 0 };
+            self.unreported.get_or_insert(nothing).bytes += link_bytes;
+        }
     }
 
     /// A new session, whose numbers and accounts begin again.
@@ -149,9 +164,13 @@ impl Bottleneck {
         *self = Self::default();
     }
 
-    /// Forgets what was found if the peer has said nothing for long.
+    /// Forgets what was found if the peer has said nothing of what was sent for long. What idles keeps its rate, or what
+    /// wakes it up would fill the queue beyond.
     pub(crate) fn forget_old(&mut self, now: Instant) {
-        if self.held.is_some() && now.since_ns(self.reported_at) > FORGET_NS {
+        let is_silent = |unreported: Unreported| {
+            now.since_ns(unreported.since) > FORGET_NS && unreported.bytes > FORGET_BYTES
+        };
+        if self.unreported.is_some_and(is_silent) {
             self.held = None;
         }
     }
@@ -198,8 +217,10 @@ impl Bottleneck {
         self.marks.set_lag(now.since_ns(sample.sent_at));
         if self.samples.back().is_some_and(|last| sample.sent_at.since_ns(last.sent_at) > FORGET_NS)
         {
-            self.held = None;
             self.samples.clear();
+            if let Some(held) = &mut self.held {
+                held.resume(now);
+            }
         }
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
@@ -212,6 +233,7 @@ impl Bottleneck {
         let is_least =
             self.base.least().is_some_and(|least| sample.delay_ns < least.saturating_sub(FALLS_NS));
         self.reported_at = now;
+        self.unreported = None;
         self.samples.push_back(sample);
         self.base.add(now, sample.delay_ns);
         match self.held {

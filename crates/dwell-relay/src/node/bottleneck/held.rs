@@ -123,6 +123,11 @@ impl Held {
         }
     }
 
+    /// The link has idled: what was under way before is over, and its rate is what it was until something else is seen.
+    pub(super) fn resume(&mut self, now: Instant) {
+        *self = Self { since: self.since, ..Self::new(now, self.rate_bps) };
+    }
+
     pub(super) fn rate_bps(&self) -> f64 {
         self.rate_bps
     }

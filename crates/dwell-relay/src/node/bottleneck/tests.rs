@@ -245,13 +245,55 @@ fn a_new_session_changes_nothing() {
 }
 
 #[test]
-fn what_was_found_is_forgotten_after_silence() {
+fn what_was_found_is_forgotten_if_nothing_of_what_is_sent_is_reported() {
     let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(5));
     let mut model = Model::new(&Terms { link, ..Terms::default() });
     assert!(model.watch(2_000, 3_000).held > 0.9);
+    model.set_offered_bps(0);
+    model.watch(3_000, 4_000);
     let now = model.now;
-    model.bottleneck.forget_old(now + FORGET_NS / 2);
-    assert!(model.bottleneck.found().is_some());
-    model.bottleneck.forget_old(now + 2 * FORGET_NS);
-    assert!(model.bottleneck.found().is_none());
+    let bottleneck = &mut model.bottleneck;
+    // Signs of life for an hour.
+    for number in 0..180 {
+        bottleneck.sent(now, 1_000_000 + number, 110);
+    }
+    bottleneck.forget_old(now + 360 * FORGET_NS);
+    assert!(bottleneck.found().is_some());
+    for number in 0..20 {
+        bottleneck.sent(now, 1_001_000 + number, 1_000);
+    }
+    bottleneck.forget_old(now + FORGET_NS / 2);
+    assert!(bottleneck.found().is_some());
+    bottleneck.forget_old(now + 2 * FORGET_NS);
+    assert!(bottleneck.found().is_none());
+}
+
+/// What wakes an idle link up is sent at the rate that was found, and none of it is lost beyond; if the link is
+/// faster by then, that is found.
+#[test]
+fn an_idle_link_that_wakes_up_loses_nothing() {
+    for (is_bbr, then_mbps) in [(false, 5), (true, 5), (false, 20), (true, 20)] {
+        let link = LinkSpec::new()
+            .with_delay_ns(10 * MILLI_NS)
+            .with_rate(Rate::from_mbps(5))
+            .with_rate_step(30 * SECOND_NS, Rate::from_mbps(then_mbps));
+        let mut model = Model::new(&Terms { link, is_bbr, ..Terms::default() });
+        model.probe();
+        assert_eq!(model.watch(3_000, 5_000).held, 1.0);
+        model.set_offered_bps(0);
+        let what = format!("BBR: {is_bbr}, {then_mbps} Mbit/s then");
+        assert_eq!(model.watch(6_000, 66_000).held, 1.0, "{what}");
+        let dropped = model.dropped();
+        model.connect(16);
+        model.set_offered_bps(u64::MAX);
+        let mut seen = model.watch(66_000, 69_000);
+        assert_eq!(model.dropped(), dropped, "{what}");
+        assert!(seen.held == 1.0 && seen.queue_ns(1.0) < 80 * MILLI_NS, "{what}");
+        let seen = model.watch(69_000, 74_000);
+        assert!(
+            seen.came_bps > 0.9 * f64::from(then_mbps as u32) * 1e6,
+            "{what}: {}",
+            seen.came_bps
+        );
+    }
 }

@@ -242,6 +242,22 @@ impl Model {
         self.link.set_spec(self.now, spec);
     }
 
+    /// From now on the programs send at most this.
+    pub(super) fn set_offered_bps(&mut self, offered_bps: u64) {
+        self.terms.offered_bps = offered_bps;
+    }
+
+    /// The connections are over, and so many begin.
+    pub(super) fn connect(&mut self, flows: usize) {
+        self.flows = vec![Flow::new(self.terms.is_bbr); flows];
+        self.port.clear();
+    }
+
+    /// The packets that found the queue beyond full.
+    pub(super) fn dropped(&self) -> u64 {
+        self.link.stats().dropped_queue
+    }
+
     /// Runs up to `from_ms`, and watches until `to_ms`.
     pub(super) fn watch(&mut self, from_ms: u64, to_ms: u64) -> Seen {
         let (from, to) = (Instant::from_ns(from_ms * MILLI_NS), Instant::from_ns(to_ms * MILLI_NS));
