@@ -12,9 +12,9 @@ use dwell_wire::record::{
 };
 use dwell_wire::{
     Alone, Block, BlockPackets, BodyWriter, Carried, Compressed, ContextBody, ContextOffer,
-    ContextRecord, ContextReport, Control, Datagram, Fragment, Full, Hello, Initiation, Label,
-    PacketInfo, Record, Records, Response, Start, StartBase, Unit, columnar, context_record_len,
-    hop, icmp, keyed, mss,
+    ContextRecord, ContextReport, Control, Datagram, Fragment, Full, HeaderPredictor,
+    HeaderRestorer, Headers, Hello, Initiation, Label, PacketInfo, Record, Records, Response,
+    Start, StartBase, Unit, columnar, context_record_len, hop, icmp, keyed, mss, predicted,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -69,8 +69,10 @@ fn check_offer(payload: &[u8]) {
 /// What was read is what the bytes begin with: all fields, or those that each version has.
 fn check_known(bytes: &[u8], known: &[u8], len_min: usize, contexts: Option<ContextOffer>) {
     // Behind the fields of contexts, of 10 bytes, is one with flags, of which one is known, and then the
-    // dictionary.
-    let at_flags = len_min + 10;
+    // dictionary; and behind that one with forms, of which one is known, too.
+    let (at_flags, at_forms) = (len_min + 10, len_min + 10 + 1 + 4 + 16);
+    assert_eq!(known[at_forms] & !bytes.get(at_forms).copied().unwrap_or(0), 0);
+    let known = &known[..at_forms];
     let has_dictionary = contexts.is_some_and(|offer| offer.dictionary.is_some());
     let len = if contexts.is_some() { at_flags } else { len_min };
     assert!(bytes.starts_with(&known[..len]));
@@ -315,7 +317,12 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
                 let (start, is_columnar) = ((op & 64 != 0).then_some(start), op & 32 != 0);
                 let keeps = op & 8 != 0 && start.is_some();
                 let alone = (op & 16 != 0).then_some(Alone { distance: time as u32, keeps });
-                ContextBody::Batch { start, alone, is_columnar, original_len: u16::from(x), data }
+                let headers = match is_columnar {
+                    true => Headers::Columnar,
+                    false if alone.is_none() && op & 4 != 0 => Headers::Predicted,
+                    false => Headers::Plain,
+                };
+                ContextBody::Batch { start, alone, headers, original_len: u16::from(x), data }
             };
             Record::Context(ContextRecord { context: x, generation: y, number: z.into(), body })
         }
@@ -342,6 +349,48 @@ pub fn columnar(bytes: &[u8]) {
     if !packets.is_empty() {
         check_columnar(&packets);
     }
+}
+
+/// Bytes as batches with predicted headers (two bytes with the length before each), which are restored or refused by one
+/// end; and as packets (a byte with the length before each), in batches of three, which must come out as they went
+/// in.
+pub fn predicted(bytes: &[u8]) {
+    let (mut restorer, mut out) = (HeaderRestorer::default(), vec![0; 4096]);
+    let (mut predictor, mut mirror) = (HeaderPredictor::default(), HeaderRestorer::default());
+    let mut rest = bytes;
+    while let Some((len, behind)) = rest.split_first_chunk::<2>() {
+        let len = usize::from(u16::from_be_bytes(*len)).min(behind.len());
+        let (batch, behind) = behind.split_at(len);
+        if let Ok(restored) = restorer.restore(batch, &mut out) {
+            assert!(restored.bytes() <= out.len());
+            let packets: Vec<&[u8]> = restored.packets(&out).collect();
+            check_predicted(&packets, &mut predictor, &mut mirror);
+        }
+        rest = behind;
+    }
+    let (mut rest, mut packets) = (bytes, Vec::new());
+    while let Some((&len, behind)) = rest.split_first() {
+        let (packet, behind) = behind.split_at(usize::from(len).min(behind.len()));
+        packets.push(packet);
+        rest = behind;
+    }
+    for batch in packets.chunks(3) {
+        check_predicted(batch, &mut predictor, &mut mirror);
+    }
+}
+
+fn check_predicted(
+    packets: &[&[u8]],
+    predictor: &mut HeaderPredictor,
+    restorer: &mut HeaderRestorer,
+) {
+    let (whole, mut batch) = (packets.concat(), Vec::new());
+    packets.iter().for_each(|packet| predictor.write(packet, &mut batch));
+    assert!(batch.len() <= whole.len() + packets.len() * predicted::GROWN_BYTES_MAX);
+    let mut out = vec![0; whole.len()];
+    let restored = restorer.restore(&batch, &mut out).expect("it was made here");
+    assert_eq!(out, whole);
+    assert!(restored.packets(&out).eq(packets.iter().copied()));
 }
 
 fn check_columnar(packets: &[&[u8]]) {

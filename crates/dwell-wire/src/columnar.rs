@@ -82,6 +82,17 @@ impl Restored {
         &self.lens[..self.count]
     }
 
+    /// No packets yet.
+    pub(crate) const NONE: Self = Self { lens: [0; PACKETS_MAX], count: 0 };
+
+    /// Appends a packet; false if there are as many as can be.
+    pub(crate) fn push(&mut self, len: u16) -> bool {
+        let Some(room) = self.lens.get_mut(self.count) else { return false };
+        *room = len;
+        self.count += 1;
+        true
+    }
+
     /// Returns the total length.
     pub fn bytes(&self) -> usize {
         self.lens().iter().map(|&len| usize::from(len)).sum()
@@ -161,7 +172,7 @@ pub fn restore(src: &[u8], dst: &mut [u8]) -> Result<Restored, ColumnarError> {
     let (shapes, rest) = rest.split_at_checked(count).ok_or(ColumnarError::Truncated)?;
     let (references, mut rest) = rest.split_at_checked(count).ok_or(ColumnarError::Truncated)?;
     check(shapes, references)?;
-    let mut restored = Restored { lens: [0; PACKETS_MAX], count };
+    let mut restored = Restored { count, ..Restored::NONE };
     let mut starts = [0; PACKETS_MAX + 1];
     for (nth, field) in FIELDS.iter().enumerate() {
         let all = shapes.iter().filter(|&&shape| field.is_in(Shape(shape))).count();
@@ -243,15 +254,15 @@ fn check_lens(shapes: &[u8], starts: &[usize], dst: &[u8]) -> Result<(), Columna
 
 /// The headers of a packet; see the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Shape(u8);
+pub(crate) struct Shape(u8);
 
-const V4: u8 = 1;
+pub(crate) const V4: u8 = 1;
 const V6: u8 = 2;
-const WITH_TCP: u8 = 1 << 2;
-const WITH_UDP: u8 = 2 << 2;
-const IP_SUM: u8 = 1 << 4;
-const TRANSPORT_SUM: u8 = 1 << 5;
-const STAMPED: u8 = 1 << 6;
+pub(crate) const WITH_TCP: u8 = 1 << 2;
+pub(crate) const WITH_UDP: u8 = 2 << 2;
+pub(crate) const IP_SUM: u8 = 1 << 4;
+pub(crate) const TRANSPORT_SUM: u8 = 1 << 5;
+pub(crate) const STAMPED: u8 = 1 << 6;
 
 const TCP_LEN: usize = 20;
 const UDP_LEN: usize = 8;
@@ -263,7 +274,16 @@ const TCP_DATA_OFFSET: usize = 12;
 const IP_SUM_AT: usize = 10;
 
 impl Shape {
-    fn of(packet: &[u8]) -> Self {
+    /// Returns the shape of these bits, if there is one.
+    pub(crate) fn new(bits: u8) -> Option<Self> {
+        Some(Self(bits)).filter(|shape| shape.exists())
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) fn of(packet: &[u8]) -> Self {
         let Ok(layout) = Layout::of(packet) else { return Self(0) };
         if layout.total_len != packet.len() {
             return Self(0);
@@ -312,16 +332,16 @@ impl Shape {
         }
     }
 
-    fn version(self) -> u8 {
+    pub(crate) const fn version(self) -> u8 {
         self.0 & 0x03
     }
 
-    fn transport(self) -> u8 {
+    pub(crate) const fn transport(self) -> u8 {
         self.0 & 0x0c
     }
 
     /// Returns the bits that must be equal for two packets to be compared.
-    fn family(self) -> u8 {
+    pub(crate) const fn family(self) -> u8 {
         self.0 & (0x0f | STAMPED)
     }
 
@@ -334,15 +354,28 @@ impl Shape {
         }
     }
 
-    /// Returns the offset at which the fields end.
-    fn fields_end(self, packet: &[u8]) -> usize {
-        let transport = match self.transport() {
+    /// Returns the length of the IP header, without options.
+    pub(crate) const fn fixed_len(self) -> usize {
+        match self.version() {
+            V4 => V4_LEN,
+            V6 => V6_LEN,
+            _ => 0,
+        }
+    }
+
+    /// Returns the length of the fields behind the IP header.
+    pub(crate) const fn transport_len(self) -> usize {
+        match self.transport() {
             WITH_TCP if self.0 & STAMPED != 0 => TCP_LEN + STAMP_LEN,
             WITH_TCP => TCP_LEN,
             WITH_UDP => UDP_LEN,
             _ => 0,
-        };
-        self.transport_at(packet) + transport
+        }
+    }
+
+    /// Returns the offset at which the fields end.
+    fn fields_end(self, packet: &[u8]) -> usize {
+        self.transport_at(packet) + self.transport_len()
     }
 
     fn fits(self, packet: &[u8]) -> bool {
@@ -385,7 +418,7 @@ impl Shape {
     }
 
     /// Computes the fields that were left out, once all others are restored.
-    fn compute(self, packet: &mut [u8]) {
+    pub(crate) fn compute(self, packet: &mut [u8]) {
         let len = packet.len();
         match self.version() {
             V4 => put(packet, 2, 2, len as u32),
@@ -557,7 +590,7 @@ impl Field {
 }
 
 /// Returns up to four bytes as a number; zero if they are not all there.
-fn get(packet: &[u8], at: usize, width: usize) -> u32 {
+pub(crate) fn get(packet: &[u8], at: usize, width: usize) -> u32 {
     let bytes = packet.get(at..at + width).unwrap_or_default();
     bytes.iter().fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
@@ -566,7 +599,7 @@ fn word(packet: &[u8], at: usize) -> u32 {
     get(packet, at, 2)
 }
 
-fn put(packet: &mut [u8], at: usize, width: usize, value: u32) {
+pub(crate) fn put(packet: &mut [u8], at: usize, width: usize, value: u32) {
     if let Some(room) = packet.get_mut(at..at + width) {
         room.copy_from_slice(&value.to_be_bytes()[4 - width..]);
     }

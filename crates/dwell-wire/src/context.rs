@@ -21,7 +21,8 @@ const FLAG_START: u8 = 2;
 const FLAG_COLUMNAR: u8 = 4;
 const FLAG_ALONE: u8 = 8;
 const FLAG_KEEPS: u8 = 16;
-const FLAGS: u8 = FLAG_RAW | FLAG_START | FLAG_COLUMNAR | FLAG_ALONE | FLAG_KEEPS;
+const FLAG_PREDICTED: u8 = 32;
+const FLAGS: u8 = FLAG_RAW | FLAG_START | FLAG_COLUMNAR | FLAG_ALONE | FLAG_KEEPS | FLAG_PREDICTED;
 
 /// A part of what goes through a context: of the direction from the sender to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +50,47 @@ pub enum ContextBody<'a> {
         start: Option<Start>,
         /// It refers to the base of the generation only, and so needs no batch before it.
         alone: Option<Alone>,
-        /// True if not the packets themselves were compressed, but their columnar form.
-        is_columnar: bool,
+        /// The form in which the packets were compressed.
+        headers: Headers,
         /// Bytes before compression, at least one; the output of a decoder must have exactly this
         /// length.
         original_len: u16,
         /// The compressed bytes, at least one; there may be more than before, unless it stands alone.
         data: &'a [u8],
     },
+}
+
+/// The form of the packets of a batch before they were compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Headers {
+    /// One packet after another, as they are.
+    #[default]
+    Plain,
+    /// [Columnar](crate::columnar).
+    Columnar,
+    /// [Predicted](crate::predicted) from the packets of all such batches of the generation before; never of a batch that
+    /// stands alone.
+    Predicted,
+}
+
+impl Headers {
+    /// Reads it from the flags of a batch; none if they name two.
+    const fn read(flags: u8) -> Option<Self> {
+        match flags & (FLAG_COLUMNAR | FLAG_PREDICTED) {
+            0 => Some(Self::Plain),
+            FLAG_COLUMNAR => Some(Self::Columnar),
+            FLAG_PREDICTED => Some(Self::Predicted),
+            _ => None,
+        }
+    }
+
+    const fn flag(self) -> u8 {
+        match self {
+            Self::Plain => 0,
+            Self::Columnar => FLAG_COLUMNAR,
+            Self::Predicted => FLAG_PREDICTED,
+        }
+    }
 }
 
 /// What a batch that stands alone says beside its bytes.
@@ -149,9 +183,11 @@ impl<'a> ContextRecord<'a> {
             if flags & FLAG_ALONE != 0 {
                 alone = Some(Alone { distance: rest.u32()?, keeps: flags & FLAG_KEEPS != 0 });
             }
-            let is_columnar = flags & FLAG_COLUMNAR != 0;
+            let Some(headers) = Headers::read(flags) else {
+                return Some(Err(WireError::Context));
+            };
             let original_len = rest.u16()?;
-            ContextBody::Batch { start, alone, is_columnar, original_len, data: rest.0 }
+            ContextBody::Batch { start, alone, headers, original_len, data: rest.0 }
         };
         let record = Self { context, generation, number, body };
         let is_one_kind = flags & FLAG_RAW == 0 || flags == FLAG_RAW;
@@ -163,6 +199,7 @@ impl<'a> ContextRecord<'a> {
     fn exists(&self) -> bool {
         match self.body {
             ContextBody::Raw(packet) => !packet.is_empty(),
+            ContextBody::Batch { alone: Some(_), headers: Headers::Predicted, .. } => false,
             ContextBody::Batch { alone: Some(alone), start, original_len, data, .. } => {
                 // What is kept is in the ring, and so is its base.
                 let base = start.map(|start| start.base);
@@ -207,9 +244,9 @@ impl<'a> ContextRecord<'a> {
         header.put(&[self.context, self.generation, high, low]);
         match self.body {
             ContextBody::Raw(_) => header.put(&[FLAG_RAW]),
-            ContextBody::Batch { start, alone, is_columnar, original_len, .. } => {
+            ContextBody::Batch { start, alone, headers, original_len, .. } => {
                 let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-                header.put(&[flag(is_columnar, FLAG_COLUMNAR)
+                header.put(&[headers.flag()
                     | flag(start.is_some(), FLAG_START)
                     | flag(alone.is_some(), FLAG_ALONE)
                     | flag(alone.is_some_and(|alone| alone.keeps), FLAG_KEEPS)]);
@@ -281,8 +318,16 @@ mod tests {
         assert!(matches!(parse(&[1, 1, 0, 1, 0, 0, 9, 0xaa]), Ok(Some(_))));
         assert!(matches!(parse(&start(2)), Ok(Some(_))));
         assert!(matches!(parse(&start(6)), Ok(Some(_))));
+        assert!(matches!(parse(&start(34)), Ok(Some(_))));
+        // In columns and predicted.
+        assert_eq!(parse(&start(38)), Err(WireError::Context));
         // Raw and something else, or nothing; a batch of nothing, or that came to nothing.
-        for bad in [&[1, 1, 0, 1, 3, 0x45][..], &[1, 1, 0, 1, 5, 0x45], &[1, 1, 0, 1, 1]] {
+        for bad in [
+            &[1, 1, 0, 1, 3, 0x45][..],
+            &[1, 1, 0, 1, 5, 0x45],
+            &[1, 1, 0, 1, 33, 0x45],
+            &[1, 1, 0, 1, 1],
+        ] {
             assert_eq!(parse(bad), Err(WireError::Context), "{bad:x?}");
         }
         for bad in [&[1, 1, 0, 1, 0, 0, 0, 0xaa][..], &[1, 1, 0, 1, 0, 0, 9]] {
@@ -306,8 +351,8 @@ mod tests {
         let record = parse(&body).expect("it is well-formed").expect("it is known");
         assert_eq!((distance_of(record), record.is_alone()), (Some(7), true));
         assert_eq!(record.header().map(|header| header.as_slice().len()), Ok(11));
-        // Raw besides; or it keeps the ring and names no generation.
-        for flags in [9, 17, 16, 24, 20] {
+        // Raw besides; or it keeps the ring and names no generation; or is predicted from others.
+        for flags in [9, 17, 16, 24, 20, 40] {
             assert_eq!(parse(&alone(flags)), Err(WireError::Context), "{flags}");
         }
         let not_smaller = [&body[..], &[0xbb]].concat();
@@ -327,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_is_of_a_later_version_is_skipped() {
-        for flags in 32..=255 {
+        for flags in 64..=255 {
             assert_eq!(parse(&[1, 1, 0, 1, flags]), Ok(None));
         }
         let with = |place: u8| {

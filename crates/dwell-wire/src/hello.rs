@@ -4,11 +4,15 @@ use crate::error::WireError;
 use crate::reader::Reader;
 
 /// Bytes of a hello's body as this version writes it.
-pub const HELLO_BODY_LEN: usize = HELLO_BODY_BEFORE_FLAGS + 1 + 4 + DICTIONARY_NAME_LEN;
+pub const HELLO_BODY_LEN: usize = HELLO_BODY_BEFORE_FORMS + 1;
 /// Bytes of a hello's body as the first version wrote it.
 pub const HELLO_BODY_MIN: usize = 38;
 /// Bytes of a hello's body with contexts, but without their flags and a dictionary.
 const HELLO_BODY_BEFORE_FLAGS: usize = HELLO_BODY_MIN + 10;
+/// Bytes of a hello's body with these, but without the forms of batches.
+const HELLO_BODY_BEFORE_FORMS: usize = HELLO_BODY_BEFORE_FLAGS + 1 + 4 + DICTIONARY_NAME_LEN;
+/// Form of batches, bit 0: their headers can be predicted.
+const FORM_PREDICTED: u8 = 1;
 /// Flag of contexts, bit 0: batches that stand alone are decoded.
 const CONTEXTS_ALONE: u8 = 1;
 /// The binary logarithm of a model's least memory, in bytes, and of the most that can be offered.
@@ -63,6 +67,8 @@ pub struct ContextOffer {
     pub dictionary: Option<DictionaryName>,
     /// The models of the codec ppm; none of a version that does not know them.
     pub models: Option<ModelOffer>,
+    /// Batches with predicted headers are restored; false of a version that does not know them.
+    pub takes_predicted: bool,
 }
 
 /// The models of the codec ppm that a node has memory for.
@@ -104,8 +110,7 @@ pub struct DictionaryName {
 
 impl DictionaryName {
     fn read(rest: &mut Reader<'_>) -> Option<Self> {
-        let name = Self { len: rest.u32()?, hash: rest.array()? };
-        (name.len > 0).then_some(name)
+        Some(Self { len: rest.u32()?, hash: rest.array()? })
     }
 
     /// Returns the part of the hash by which the first batch of a generation names the dictionary.
@@ -120,10 +125,21 @@ impl ContextOffer {
         let (contexts, ring_log, incarnation) = (rest.u8()?, rest.u8()?, rest.u64()?);
         // An earlier version did not have these.
         let flags = rest.u8();
-        let dictionary = flags.and_then(|_| DictionaryName::read(rest));
+        let named = flags.and_then(|_| DictionaryName::read(rest));
+        let forms = named.and_then(|_| rest.u8());
+        let dictionary = named.filter(|name| name.len > 0);
+        let takes_predicted = forms.is_some_and(|forms| forms & FORM_PREDICTED != 0);
         let takes_alone = flags.is_some_and(|flags| flags & CONTEXTS_ALONE != 0);
         let models = flags.and_then(ModelOffer::read);
-        let offer = Self { contexts, ring_log, incarnation, takes_alone, dictionary, models };
+        let offer = Self {
+            contexts,
+            ring_log,
+            incarnation,
+            takes_alone,
+            dictionary,
+            models,
+            takes_predicted,
+        };
         offer.is_usable().then_some(offer)
     }
 
@@ -148,8 +164,9 @@ impl Hello {
             out[48] = models | if offer.takes_alone { CONTEXTS_ALONE } else { 0 };
             if let Some(name) = offer.dictionary.filter(|name| name.len > 0) {
                 out[49..53].copy_from_slice(&name.len.to_be_bytes());
-                out[53..].copy_from_slice(&name.hash);
+                out[53..69].copy_from_slice(&name.hash);
             }
+            out[69] = if offer.takes_predicted { FORM_PREDICTED } else { 0 };
         }
         out
     }
@@ -198,14 +215,20 @@ pub(crate) mod tests {
         let models = (1u8..=16, 20u8..=26)
             .prop_map(|(contexts, memory_log)| ModelOffer { contexts, memory_log });
         let models = prop::option::of(models);
-        let offer = (numbers, any::<bool>(), prop::option::of(name), models).prop_map(
-            |((contexts, ring_log, incarnation), takes_alone, dictionary, models)| ContextOffer {
+        let offer = (numbers, any::<(bool, bool)>(), prop::option::of(name), models).prop_map(
+            |(
+                (contexts, ring_log, incarnation),
+                (takes_alone, takes_predicted),
+                dictionary,
+                models,
+            )| ContextOffer {
                 contexts,
                 ring_log,
                 incarnation,
                 takes_alone,
                 dictionary,
                 models,
+                takes_predicted,
             },
         );
         prop::option::of(offer)
@@ -229,12 +252,15 @@ pub(crate) mod tests {
             }
             // That of a version that knows neither dictionaries nor batches that stand alone.
             let running =
-                |it| ContextOffer { takes_alone: false, dictionary: None, models: None, ..it };
+                |it| ContextOffer { takes_alone: false, dictionary: None, models: None, takes_predicted: false, ..it };
             let without = Hello { contexts: contexts.map(running), ..hello };
             prop_assert_eq!(Hello::parse(&body[..HELLO_BODY_BEFORE_FLAGS]), Ok(without));
+            let contexts = contexts.map(|offer| ContextOffer { takes_predicted: false, ..offer });
+            let without = Hello { contexts, ..hello };
+            prop_assert_eq!(Hello::parse(&body[..HELLO_BODY_BEFORE_FORMS]), Ok(without));
             let contexts = contexts.map(|offer| ContextOffer { dictionary: None, ..offer });
             let without = Hello { contexts, ..hello };
-            for short in HELLO_BODY_BEFORE_FLAGS + 1..HELLO_BODY_LEN {
+            for short in HELLO_BODY_BEFORE_FLAGS + 1..HELLO_BODY_BEFORE_FORMS {
                 prop_assert_eq!(Hello::parse(&body[..short]), Ok(without));
             }
             let short = &body[..HELLO_BODY_MIN - 1];
@@ -259,6 +285,7 @@ pub(crate) mod tests {
             takes_alone: false,
             dictionary: None,
             models: None,
+            takes_predicted: false,
         };
         let base = Hello::parse(&[0; HELLO_BODY_LEN]).unwrap();
         assert_eq!(base.contexts, None);

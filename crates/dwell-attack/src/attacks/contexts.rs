@@ -143,6 +143,7 @@ pub(super) fn receiving() -> Receiving {
             incarnation: 7,
             dictionary: None,
             models: None,
+            takes_predicted: false,
         }),
     }
 }

@@ -6,7 +6,7 @@
 use dwell_base::Rng;
 use dwell_codec::{Base, ContextEncoder, ContextSpec};
 use dwell_wire::record::CODEC_ZSTD;
-use dwell_wire::{Alone, BodyWriter, ContextBody, ContextRecord, Start, StartBase};
+use dwell_wire::{Alone, BodyWriter, ContextBody, ContextRecord, Headers, Start, StartBase};
 
 use super::{Addresses, udp_packet, write_within};
 
@@ -126,10 +126,14 @@ impl HostileContexts {
             let (generation, number) = it.next(context, true);
             let data = it.small.data.clone();
             let original_len = it.rng.next_u64() as u16 | 1;
-            let (start, is_columnar) = (Some(start), it.rng.chance(0.5));
+            let start = Some(start);
             let alone = it.any_alone(start);
-            let content =
-                ContextBody::Batch { start, alone, is_columnar, original_len, data: &data };
+            let headers = match it.rng.below(3) {
+                0 => Headers::Columnar,
+                1 if alone.is_none() => Headers::Predicted,
+                _ => Headers::Plain,
+            };
+            let content = ContextBody::Batch { start, alone, headers, original_len, data: &data };
             body.context(&ContextRecord { context, generation, number, body: content }).is_ok()
         })
     }
@@ -204,9 +208,9 @@ impl HostileContexts {
                 let content = match it.rng.below(3) {
                     0 => ContextBody::Raw(&it.packet[..28]),
                     _ => {
-                        let (original_len, is_columnar) = (it.small.original_len, false);
+                        let (original_len, headers) = (it.small.original_len, Headers::Plain);
                         let (start, alone) = (None, it.any_alone(None));
-                        ContextBody::Batch { start, alone, is_columnar, original_len, data: &data }
+                        ContextBody::Batch { start, alone, headers, original_len, data: &data }
                     }
                 };
                 body.context(&ContextRecord { context, generation, number, body: content }).is_ok()
@@ -219,8 +223,8 @@ impl HostileContexts {
         let mut noise = vec![0; self.body_bytes_max - 100];
         self.rng.fill(&mut noise);
         let original_len = BATCH_BYTES_MAX as u16;
-        let (start, alone, is_columnar) = (None, None, false);
-        let content = ContextBody::Batch { start, alone, is_columnar, original_len, data: &noise };
+        let (start, alone, headers) = (None, None, Headers::Plain);
+        let content = ContextBody::Batch { start, alone, headers, original_len, data: &noise };
         let record = ContextRecord { context, generation, number, body: content };
         write_within(self.body_bytes_max, |body| body.context(&record).is_ok())
     }
@@ -322,8 +326,8 @@ impl HostileContexts {
         batch: &Batch,
     ) -> bool {
         let (original_len, data) = (batch.original_len, &batch.data[..]);
-        let is_columnar = false;
-        let content = ContextBody::Batch { start, alone, is_columnar, original_len, data };
+        let headers = Headers::Plain;
+        let content = ContextBody::Batch { start, alone, headers, original_len, data };
         body.context(&ContextRecord { context, generation, number, body: content }).is_ok()
     }
 }

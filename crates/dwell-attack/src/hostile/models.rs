@@ -5,7 +5,7 @@
 
 use dwell_base::Rng;
 use dwell_codec::{Base, ContextEncoder, ContextSpec, PPM_ORDER_MAX, PPM_RECORD_LEN_MAX, PpmSpec};
-use dwell_wire::{BodyWriter, ContextBody, ContextRecord, Start, StartBase};
+use dwell_wire::{BodyWriter, ContextBody, ContextRecord, Headers, Start, StartBase};
 
 use super::contexts::RING_LOG;
 use super::{Addresses, udp_packet, write_within};
@@ -137,8 +137,8 @@ impl HostileModels {
             let base = StartBase::Ring { offset: base.offset, len: base.len };
             Start { codec: dwell_codec::CodecId::Ppm as u8, window_log: model, base }
         });
-        let (alone, is_columnar, number) = (None, false, half.number as u16);
-        let content = ContextBody::Batch { start, alone, is_columnar, original_len, data };
+        let (alone, headers, number) = (None, Headers::Plain, half.number as u16);
+        let content = ContextBody::Batch { start, alone, headers, original_len, data };
         let record = ContextRecord { context, generation, number, body: content };
         let is_written = body.context(&record).is_ok();
         if is_written {

@@ -214,9 +214,17 @@ impl Contexts {
     pub(crate) fn offer(&self) -> ContextOffer {
         let Limits { contexts, ring_log, models } = self.limits;
         let models = models.filter(|_| !self.overload.is_withdrawn());
-        let (incarnation, takes_alone) = (self.incarnation, true);
+        let (incarnation, takes_alone, takes_predicted) = (self.incarnation, true, true);
         let dictionary = self.dictionary.as_deref().map(name_of);
-        ContextOffer { contexts, ring_log, incarnation, takes_alone, dictionary, models }
+        ContextOffer {
+            contexts,
+            ring_log,
+            incarnation,
+            takes_alone,
+            dictionary,
+            models,
+            takes_predicted,
+        }
     }
 
     /// A session began, with a peer that offers this.
@@ -228,6 +236,7 @@ impl Contexts {
         let limits = offer.map(|offer| self.limits.and(offer));
         self.outgoing.begin_session(now, limits, is_same);
         self.outgoing.set_takes_alone(offer.is_some_and(|offer| offer.takes_alone));
+        self.outgoing.set_takes_predicted(offer.is_some_and(|offer| offer.takes_predicted));
         self.incoming.begin_session(self.limits, is_same);
         self.incoming.share(self.dictionary.clone());
         let named = offer.and_then(|offer| offer.dictionary);

@@ -2,12 +2,14 @@
 
 use dwell_base::Instant;
 use dwell_codec::CodecId;
+use dwell_wire::columnar::Restored;
 use dwell_wire::record::BLOCK_PACKETS_MAX;
 use dwell_wire::{Block, BlockPackets, Compressed, Fragment, PacketInfo, Record, Records, Unit};
 
 use super::contexts::Origin;
 use super::env::Env;
 use super::outbound::clamp;
+use super::peer::Peer;
 use super::turns::PACKET_NS;
 use super::{LEN_MAX, Node};
 use crate::config::class_of;
@@ -166,11 +168,36 @@ impl Node {
 
     /// The packets of a block that was rearranged.
     pub(super) fn columnar(&mut self, env: &mut impl Env, index: usize, rearranged: &[u8]) {
+        self.restore_batch(env, index, |_, packets| {
+            dwell_wire::columnar::restore(rearranged, packets).ok()
+        });
+    }
+
+    /// The packets of a batch of a context whose headers are predicted.
+    pub(super) fn predicted(
+        &mut self,
+        env: &mut impl Env,
+        index: usize,
+        context: u8,
+        batch: &[u8],
+    ) {
+        self.restore_batch(env, index, |peer, packets| {
+            peer.contexts.incoming.restore_headers(context, batch, packets)
+        });
+    }
+
+    /// The packets that this restores, if it can.
+    fn restore_batch(
+        &mut self,
+        env: &mut impl Env,
+        index: usize,
+        restore: impl FnOnce(&mut Peer, &mut [u8]) -> Option<Restored>,
+    ) {
         let mut packets = std::mem::take(&mut self.block);
         packets.resize(LEN_MAX, 0);
-        match dwell_wire::columnar::restore(rearranged, &mut packets) {
-            Err(_) => self.peers[index].rx.decode_failed += 1,
-            Ok(restored) => {
+        match restore(&mut self.peers[index], &mut packets) {
+            None => self.peers[index].rx.decode_failed += 1,
+            Some(restored) => {
                 self.peers[index].rx.blocks += 1;
                 let mut rest = &mut packets[..restored.bytes()];
                 for &len in restored.lens() {

@@ -507,7 +507,19 @@ impl Peer {
     /// Offers as a version does that knows no batches that stand alone.
     #[cfg(test)]
     pub(crate) fn offer_running_only(&mut self) {
-        let contexts = ContextOffer { takes_alone: false, models: None, ..self.contexts.offer() };
+        let contexts = ContextOffer {
+            takes_alone: false,
+            takes_predicted: false,
+            models: None,
+            ..self.contexts.offer()
+        };
+        self.handshake.set_offer(offer(self.transit, contexts));
+    }
+
+    /// Offers as a version does that knows no predicted headers.
+    #[cfg(test)]
+    pub(crate) fn offer_no_prediction(&mut self) {
+        let contexts = ContextOffer { takes_predicted: false, ..self.contexts.offer() };
         self.handshake.set_offer(offer(self.transit, contexts));
     }
 

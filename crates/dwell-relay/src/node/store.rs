@@ -2,7 +2,7 @@
 
 use dwell_drive::Slab;
 use dwell_policy::PacketId;
-use dwell_wire::{Alone, Label, Start, ecn};
+use dwell_wire::{Alone, Headers, Label, Start, ecn};
 
 /// A packet's place.
 #[derive(Debug, Default)]
@@ -56,9 +56,9 @@ pub(crate) struct InContext {
     pub(crate) alone: Option<Alone>,
     /// The offset of its first byte.
     pub(crate) offset: u64,
-    /// The bytes that were compressed: the packets one after another, or in columns.
+    /// The bytes that were compressed: the packets, in this form.
     pub(crate) original_len: u16,
-    pub(crate) is_columnar: bool,
+    pub(crate) headers: Headers,
 }
 
 /// The reach of a compressed packet or block beyond the next node.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::carried::tests::any_label;
 use crate::carried::{Label, Unit};
-use crate::context::{Alone, ContextBody, Start, StartBase, context_record_len};
+use crate::context::{Alone, ContextBody, Headers, Start, StartBase, context_record_len};
 use crate::control::tests::any_control;
 
 /// A record that owns its bytes.
@@ -111,8 +111,12 @@ impl Owned {
             }
             Self::ContextRaw { place, packet } => in_context(*place, ContextBody::Raw(packet)),
             &Self::ContextBatch { place, start, alone, original_len, ref data } => {
-                let is_columnar = original_len % 2 == 0;
-                let body = ContextBody::Batch { start, alone, is_columnar, original_len, data };
+                let headers = match original_len % 3 {
+                    0 => Headers::Columnar,
+                    1 if alone.is_none() => Headers::Predicted,
+                    _ => Headers::Plain,
+                };
+                let body = ContextBody::Batch { start, alone, headers, original_len, data };
                 in_context(place, body)
             }
         }
@@ -238,7 +242,7 @@ fn records_that_cannot_exist_are_not_written() {
     let batch = |original_len, data| ContextBody::Batch {
         start: None,
         alone: None,
-        is_columnar: false,
+        headers: Headers::Plain,
         original_len,
         data,
     };
@@ -305,7 +309,7 @@ fn unknown_types_are_skipped() {
         let skipped = Record::Skipped { record_type, len: 2 };
         assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);
     }
-    let body = [0x90, 5, 0, 1, 0, 1, 32, 0x10, 1, 0x45];
+    let body = [0x90, 5, 0, 1, 0, 1, 64, 0x10, 1, 0x45];
     let records: Vec<_> = Records::new(&body).collect();
     let skipped = Record::Skipped { record_type: 9, len: 5 };
     assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);

@@ -56,3 +56,8 @@ fn wire_roundtrip() {
 fn wire_columnar() {
     replay("wire_columnar", fuzz_wire::columnar);
 }
+
+#[test]
+fn wire_predicted() {
+    replay("wire_predicted", fuzz_wire::predicted);
+}

@@ -6,8 +6,9 @@ use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
     Alone, Arrivals, Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody,
     ContextOffer, ContextRecord, ContextReport, Control, DataHeader, Datagram, DictionaryName,
-    Fragment, Hello, Initiation, Label, ModelOffer, Numbers, Record, Records, Report, Response,
-    Start, StartBase, Unit, WireError, keyed, reconstruct_number, reconstruct_sequence,
+    Fragment, HeaderPredictor, HeaderRestorer, Headers, Hello, Initiation, Label, ModelOffer,
+    Numbers, Record, Records, Report, Response, Start, StartBase, Unit, WireError, keyed,
+    reconstruct_number, reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -70,6 +71,7 @@ fn no_example_is_left_out() {
         "hex context-alone",
         "hex context-alone-start",
         "hex context-batch",
+        "hex context-predicted",
         "hex context-raw",
         "hex context-start",
         "hex context-start-dictionary",
@@ -92,6 +94,8 @@ fn no_example_is_left_out() {
         "hex keyed-offer",
         "hex keyed-response",
         "hex malformed-length",
+        "hex predicted-headers",
+        "hex predicted-packets",
         "hex resent",
         "hex skipped-then-open-ended",
         "numbers",
@@ -145,6 +149,7 @@ const CONTEXTS: Option<ContextOffer> = Some(ContextOffer {
         hash: [0xd1, 0xc7, 0x10, 0x0a, 0xe5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     }),
     models: Some(ModelOffer { contexts: 4, memory_log: 24 }),
+    takes_predicted: true,
 });
 
 #[test]
@@ -290,23 +295,25 @@ fn section_9_contexts() {
     let data: &[u8] = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
     let base = StartBase::Ring { offset: 3_000_000, len: 131_072 };
     let start = Start { codec: 2, window_log: 20, base };
-    let batch = |start, is_columnar| {
+    let batch = |start, headers| {
         let (alone, original_len) = (None, 2800);
-        ContextBody::Batch { start, alone, is_columnar, original_len, data }
+        ContextBody::Batch { start, alone, headers, original_len, data }
     };
     let raw = ContextBody::Raw(&[0x45, 0, 0, 0x54]);
-    assert_records(&hex("context-start"), &[place(0xffff, batch(Some(start), false))]);
+    assert_records(&hex("context-start"), &[place(0xffff, batch(Some(start), Headers::Plain))]);
     let dictionary = CONTEXTS.and_then(|offer| offer.dictionary).expect("it has one");
     let base = StartBase::Dictionary { name: dictionary.short(), len: dictionary.len };
-    let first = batch(Some(Start { codec: 2, window_log: 15, base }), false);
+    let first = batch(Some(Start { codec: 2, window_log: 15, base }), Headers::Plain);
     let first = ContextRecord { context: 3, generation: 1, number: 1, body: first };
     assert_records(&hex("context-start-dictionary"), &[Record::Context(first)]);
     assert_records(&hex("context-raw"), &[place(0, raw)]);
-    assert_records(&hex("context-batch"), &[place(1, batch(None, true))]);
+    assert_records(&hex("context-batch"), &[place(1, batch(None, Headers::Columnar))]);
+    let predicted = place(2, batch(None, Headers::Predicted));
+    assert_records(&hex("context-predicted"), &[predicted]);
     let alone = |number, start: Option<Start>, (distance, keeps)| {
         let (alone, original_len) = (Some(Alone { distance, keeps }), 2800);
-        let is_columnar = start.is_none();
-        let body = ContextBody::Batch { start, alone, is_columnar, original_len, data };
+        let headers = if start.is_none() { Headers::Columnar } else { Headers::Plain };
+        let body = ContextBody::Batch { start, alone, headers, original_len, data };
         Record::Context(ContextRecord { context: 3, generation: 3, number, body })
     };
     let record = alone(2, Some(start), (30_000, true));
@@ -321,4 +328,18 @@ fn section_9_contexts() {
         let found = reconstruct_number(number(expected), number(low) as u16);
         assert_eq!(found, number(completed), "{line:?}");
     }
+}
+
+#[test]
+fn section_9_8_predicted_headers() {
+    let (batch, packets) = (hex("predicted-headers"), hex("predicted-packets"));
+    let mut out = [0; 200];
+    let restored = HeaderRestorer::default().restore(&batch, &mut out).unwrap();
+    assert_eq!(restored.lens(), [52, 52]);
+    assert_eq!(out[..restored.bytes()], packets);
+    let (mut predictor, mut written) = (HeaderPredictor::default(), Vec::new());
+    for packet in restored.packets(&out) {
+        predictor.write(packet, &mut written);
+    }
+    assert_eq!(written, batch);
 }

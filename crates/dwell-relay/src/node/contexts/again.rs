@@ -2,8 +2,9 @@
 //!
 //! Where a generation ends, the peer says up to which byte it has decoded: what was written of that generation
 //! behind this byte it has not and will not deliver. It is in the encoder's ring yet, until the next generation
-//! cuts that. So no copies are kept of what is sent, only where in the ring each batch is; what is lost is copied
-//! when that is known. Each packet is given this second chance once: a path that loses this one, too, would carry
+//! cuts that. So mostly no copies are kept of what is sent, only where in the ring each batch is; what is lost is copied
+//! when that is known. Only of batches whose headers are predicted from those before there are copies: the ring
+//! alone does not say what they were. Each packet is given this second chance once: a path that loses this one, too, would carry
 //! little else.
 
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::ContextEncoder;
 use dwell_wire::block::BlockPackets;
-use dwell_wire::{PacketInfo, columnar};
+use dwell_wire::{Headers, PacketInfo, columnar};
 
 use crate::node::env::Env;
 use crate::node::store::InContext;
@@ -47,13 +48,22 @@ impl Again {
 }
 
 /// A batch that was written, by its place in the ring.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Original {
     offset: u64,
     len: u16,
     is_columnar: bool,
+    /// Its packets, if the ring has them in a form that can't be undone without those before.
+    packets: Vec<u8>,
     written_at: Instant,
     again: Again,
+}
+
+impl Original {
+    /// The bytes for which it counts.
+    fn cost(&self) -> usize {
+        self.packets.len().max(self.len.into())
+    }
 }
 
 /// What was written of the present running generation of a context, and may not have come.
@@ -68,16 +78,18 @@ pub(super) struct Originals {
 
 impl Originals {
     /// A batch is written.
-    pub(super) fn keep(&mut self, now: Instant, place: &InContext, again: Again) {
+    pub(super) fn keep(&mut self, now: Instant, place: &InContext, again: Again, packets: Vec<u8>) {
         if place.start.is_some() {
             self.forget();
         }
         if place.alone.is_some() {
             return;
         }
-        let &InContext { offset, original_len: len, is_columnar, .. } = place;
-        self.batches.push_back(Original { offset, len, is_columnar, written_at: now, again });
-        self.bytes += usize::from(len);
+        let &InContext { offset, original_len: len, headers, .. } = place;
+        let is_columnar = headers == Headers::Columnar;
+        let original = Original { offset, len, is_columnar, packets, written_at: now, again };
+        self.bytes += original.cost();
+        self.batches.push_back(original);
         while self.bytes > BYTES_MAX || self.batches.len() > BATCHES_MAX {
             self.forget_first();
         }
@@ -102,10 +114,10 @@ impl Originals {
             self.lost_from = Some(offset);
             return;
         };
-        for original in &self.batches {
-            let &Original { offset, len, is_columnar, written_at, again } = original;
-            let mut bytes = Vec::new();
-            if encoder.read(offset, len.into(), &mut bytes) {
+        for original in &mut self.batches {
+            let &mut Original { offset, len, is_columnar, written_at, again, .. } = original;
+            let mut bytes = std::mem::take(&mut original.packets);
+            if !bytes.is_empty() || encoder.read(offset, len.into(), &mut bytes) {
                 lost.push(LostBatch { bytes, is_columnar, written_at, again });
             }
         }
@@ -121,7 +133,7 @@ impl Originals {
 
     fn forget_first(&mut self) {
         if let Some(first) = self.batches.pop_front() {
-            self.bytes -= usize::from(first.len);
+            self.bytes -= first.cost();
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_codec::{Base, ContextDecoder, ContextDictionary, PpmSpec, Source};
+use dwell_wire::Headers;
 
 use crate::node::allowance::Allowance;
 
@@ -60,7 +61,7 @@ pub struct DecodeJob {
     pub(super) decoder: Box<ContextDecoder>,
     /// A generation begins with it, with this model, from these bytes.
     pub(super) begins: Option<(PpmSpec, OwnedSource)>,
-    pub(super) is_columnar: bool,
+    pub(super) headers: Headers,
     pub(super) data: Vec<u8>,
     /// As long as the batch.
     pub(super) out: Vec<u8>,

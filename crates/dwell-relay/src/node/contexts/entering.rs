@@ -4,10 +4,11 @@ use dwell_base::Instant;
 use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec, PPM_RECORD_LEN_MAX};
 use dwell_drive::gather;
 use dwell_policy::{Event, Job, Outcome, PacketId};
-use dwell_wire::Alone;
 use dwell_wire::block::BLOCK_HEADER_LEN;
 use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
+use dwell_wire::predicted::GROWN_BYTES_MAX;
 use dwell_wire::record::BLOCK_PACKETS_MAX;
+use dwell_wire::{Alone, Headers};
 
 use super::begin::{Coder, Kind, Wanted};
 use super::job::{ContextJob, Made};
@@ -36,8 +37,6 @@ pub(in crate::node) fn compress_in_context(
     }
     let now = env.now();
     let (mut batch, out) = std::mem::take(&mut peer.contexts.spare);
-    let packets = peer.port.batch().iter().map(|&id| store.get(id).0);
-    let is_columnar = gather(packets, peer.config.columnar, &mut batch);
     let config = &peer.config;
     let zstd = ContextSpec { level: config.codec.level, window_log: config.context_window_log };
     let wanted = Wanted {
@@ -47,7 +46,13 @@ pub(in crate::node) fn compress_in_context(
     };
     let may_have_models = config.may_have_models(peer.pacer.rate());
     let len_max = if may_have_models { PPM_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
-    let fits = (1..=len_max).contains(&batch.len());
+    let packets = || peer.port.batch().iter().map(|&id| store.get(id).0);
+    // Headers are predicted once it is known in which context; until then only the most that this can take.
+    let predicted_len_max = packets().map(|packet| packet.len() + GROWN_BYTES_MAX).sum::<usize>();
+    let predicts =
+        config.columnar && peer.contexts.outgoing.predicts() && predicted_len_max <= len_max;
+    let is_columnar = !predicts && gather(packets(), config.columnar, &mut batch);
+    let fits = predicts || (1..=len_max).contains(&batch.len());
     // Who enters must come out again.
     let crowded_out = peer.contexts.outgoing.counts.crowded_out;
     let entered = fits.then(|| peer.contexts.outgoing.enter(now, group, wanted)).flatten();
@@ -60,6 +65,13 @@ pub(in crate::node) fn compress_in_context(
     };
     if is_new {
         peer.contexts.bindings.forget(context);
+    }
+    let mut headers = if is_columnar { Headers::Columnar } else { Headers::Plain };
+    if predicts && let Some(predictor) = peer.contexts.outgoing.predictor(context, begins) {
+        batch.clear();
+        let packets = peer.port.batch().iter().map(|&id| store.get(id).0);
+        packets.for_each(|packet| predictor.write(packet, &mut batch));
+        headers = Headers::Predicted;
     }
     let ticket = ticket(peer, (index, first), job);
     let (cost_ns, took_ns) = (if job.is_urgent { 0 } else { job.cost_ns }, 0);
@@ -75,7 +87,7 @@ pub(in crate::node) fn compress_in_context(
         encoder,
         generation,
         begins,
-        is_columnar,
+        headers,
         batch,
         out,
         made,
@@ -160,6 +172,6 @@ fn place_of(job: &ContextJob) -> Option<InContext> {
         alone,
         offset: job.offset,
         original_len: u16::try_from(job.batch.len()).ok()?,
-        is_columnar: job.is_columnar,
+        headers: job.headers,
     })
 }

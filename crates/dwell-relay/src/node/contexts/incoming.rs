@@ -18,6 +18,7 @@ use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::{CodecId, ContextDictionary};
 use dwell_report::status::RxContexts;
+use dwell_wire::columnar::Restored;
 use dwell_wire::{ContextBody, ContextRecord, ContextReport, reconstruct_number};
 
 use super::Limits;
@@ -365,6 +366,16 @@ impl Incoming {
         let Some(receiver) = self.contexts.get_mut(&record.context) else { return Opened::Nothing };
         let here = Here { dictionary: self.dictionary.as_ref(), limits: self.limits };
         receiver.open(record, here, out, &mut self.counts)
+    }
+
+    /// Restores the packets of a batch of the context that was opened last, whose headers are predicted.
+    pub(crate) fn restore_headers(
+        &mut self,
+        context: u8,
+        batch: &[u8],
+        out: &mut [u8],
+    ) -> Option<Restored> {
+        self.contexts.get_mut(&context)?.restore_headers(batch, out)
     }
 
     /// Ends a generation whose content makes no sense: the two ends don't have the same ring.

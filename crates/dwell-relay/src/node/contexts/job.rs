@@ -1,6 +1,7 @@
 //! A batch on its way to the compressor in a context, and back.
 
 use dwell_codec::{CodecError, ContextEncoder};
+use dwell_wire::Headers;
 
 use super::super::env::Ticket;
 use super::begin::Generation;
@@ -37,7 +38,7 @@ pub struct ContextJob {
     pub(super) generation: Generation,
     /// The generation begins with this batch.
     pub(super) begins: bool,
-    pub(super) is_columnar: bool,
+    pub(super) headers: Headers,
     pub(super) batch: Vec<u8>,
     /// The result, what became of it, and the place of the batch in the ring.
     pub(super) out: Vec<u8>,

@@ -3,7 +3,7 @@
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_report::status::Problem;
-use dwell_wire::{ContextRecord, Control};
+use dwell_wire::{ContextRecord, Control, Headers};
 
 use super::decode_job::DecodeJob;
 use super::incoming::{GapWaits, Held, Opened, Origin, Taken};
@@ -139,11 +139,8 @@ impl Node {
                 self.raw(env, index, record.data());
                 return;
             }
-            Opened::Batch { len, is_columnar: true } => {
-                self.columnar(env, index, &scratch[..len]);
-            }
-            Opened::Batch { len, is_columnar: false } => {
-                self.one_after_another(env, index, &mut scratch[..len]);
+            Opened::Batch { len, headers } => {
+                self.deliver_batch(env, index, (record.context, headers), &mut scratch[..len]);
             }
             Opened::Nothing => {}
         }
@@ -184,15 +181,26 @@ impl Node {
         let of_job = std::mem::take(&mut job.packets_left);
         let of_datagram = std::mem::replace(&mut peer.turn.packets_left, of_job);
         let malformed = (peer.rx.malformed, peer.rx.decode_failed);
-        if job.is_columnar {
-            self.columnar(env, index, &job.out);
-        } else {
-            self.one_after_another(env, index, &mut job.out);
-        }
+        self.deliver_batch(env, index, (job.context, job.headers), &mut job.out);
         let peer = &mut self.peers[index];
         peer.turn.packets_left = of_datagram;
         if malformed != (peer.rx.malformed, peer.rx.decode_failed) {
             peer.contexts.incoming.is_garbled(job.context);
+        }
+    }
+
+    /// Restores and delivers the packets of a batch that was decoded.
+    fn deliver_batch(
+        &mut self,
+        env: &mut impl Env,
+        index: usize,
+        (context, headers): (u8, Headers),
+        batch: &mut [u8],
+    ) {
+        match headers {
+            Headers::Plain => self.one_after_another(env, index, batch),
+            Headers::Columnar => self.columnar(env, index, batch),
+            Headers::Predicted => self.predicted(env, index, context, batch),
         }
     }
 

@@ -5,7 +5,7 @@ use dwell_base::Instant;
 use dwell_policy::{Bypass, PacketId};
 use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_RAW_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::{BLOCK_PACKETS_MAX, raw_record_len};
-use dwell_wire::{Alone, ContextBody, ContextRecord, context_record_len};
+use dwell_wire::{Alone, ContextBody, ContextRecord, Headers, context_record_len};
 
 use super::again::Again;
 use super::outgoing::Position;
@@ -33,7 +33,7 @@ impl Item {
             Some(place) => ContextBody::Batch {
                 start: place.start.filter(|_| !is_confirmed),
                 alone: place.alone.map(|it| Alone { keeps: it.keeps && !is_confirmed, ..it }),
-                is_columnar: place.is_columnar,
+                headers: place.headers,
                 original_len: place.original_len,
                 data: store.get(self.id).0,
             },
@@ -90,13 +90,17 @@ pub(in crate::node) fn number_frame(
             continue;
         };
         if let Some(position) = contexts.outgoing.number_batch(now, &place) {
-            let mut again = Again::default();
+            let (mut again, mut packets) = (Again::default(), Vec::new());
             for (at, id) in std::iter::once(id).chain(of_batch).enumerate() {
                 let treatment = store.treatment(id);
                 contexts.bindings.bind(now, treatment.flow, place.context);
                 again.set(at, treatment.again);
+                if place.headers == Headers::Predicted {
+                    let is_first = at == 0;
+                    packets.extend(if is_first { store.original(id) } else { store.get(id).0 });
+                }
             }
-            contexts.outgoing.keep_original(now, &place, again);
+            contexts.outgoing.keep_original(now, &place, again, packets);
             let begins = place.start.is_some() && !position.is_confirmed;
             extra += if begins { CONTEXT_START_LEN } else { 0 };
             extra += if place.alone.is_some() { CONTEXT_ALONE_LEN } else { 0 };
@@ -149,7 +153,7 @@ fn raw(
 mod tests {
     use dwell_base::time::{MILLI_NS, SECOND_NS};
     use dwell_codec::ContextSpec;
-    use dwell_wire::ContextOffer;
+    use dwell_wire::{ContextOffer, Headers};
 
     use super::*;
     use crate::node::contexts::Limits;
@@ -186,7 +190,7 @@ mod tests {
             alone: None,
             offset: 0,
             original_len: 1_000,
-            is_columnar: false,
+            headers: Headers::Plain,
         };
         assert!(contexts.outgoing.number_batch(now, &place).is_some());
         contexts.bindings.bind(now, FLOW, context);

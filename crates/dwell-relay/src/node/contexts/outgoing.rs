@@ -17,7 +17,7 @@ use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
 use dwell_policy::method::{CodecPick, Processor};
 use dwell_report::status::TxContexts;
-use dwell_wire::ContextReport;
+use dwell_wire::{ContextReport, HeaderPredictor};
 
 use super::Limits;
 use super::again::{Again, LostBatch, LostBatches};
@@ -109,6 +109,8 @@ pub(crate) struct Outgoing {
     /// The peer decodes batches that stand alone, and they are what is wanted.
     takes_alone: bool,
     wanted: Mode,
+    /// The peer restores headers that are predicted.
+    takes_predicted: bool,
     /// The rate of the link, as far as it is known, and whether batches are short enough for models.
     rate: Option<Rate>,
     is_for_models: bool,
@@ -158,6 +160,25 @@ impl Outgoing {
     /// The peer decodes batches that stand alone, or it does not.
     pub(crate) fn set_takes_alone(&mut self, takes_alone: bool) {
         self.takes_alone = takes_alone;
+    }
+
+    /// The peer restores headers that are predicted, or it does not.
+    pub(crate) fn set_takes_predicted(&mut self, takes_predicted: bool) {
+        self.takes_predicted = takes_predicted;
+    }
+
+    /// Returns true if the headers of the next batch can be predicted from those before.
+    pub(super) fn predicts(&self) -> bool {
+        self.takes_predicted && self.mode() == Mode::Running
+    }
+
+    /// Returns what the headers of a context are predicted with, which knows none if a generation `begins`.
+    pub(super) fn predictor(&mut self, context: u8, begins: bool) -> Option<&mut HeaderPredictor> {
+        let context = self.contexts.get_mut(usize::from(context))?;
+        if begins {
+            context.predictor.take();
+        }
+        Some(context.predictor.get_or_insert_default())
     }
 
     /// Generations are to be of this kind from now on, if the peer decodes them.
@@ -497,9 +518,16 @@ impl Outgoing {
     }
 
     /// A batch is written, with some packets that were lost before: it may be lost as well.
-    pub(super) fn keep_original(&mut self, now: Instant, place: &InContext, again: Again) {
+    /// Its packets are given if they can't be had from the ring: if their headers are predicted from others.
+    pub(super) fn keep_original(
+        &mut self,
+        now: Instant,
+        place: &InContext,
+        again: Again,
+        packets: Vec<u8>,
+    ) {
         if let Some(context) = self.contexts.get_mut(usize::from(place.context)) {
-            context.originals.keep(now, place, again);
+            context.originals.keep(now, place, again, packets);
         }
     }
 
@@ -536,6 +564,7 @@ impl Outgoing {
             let sent_at = context.written_at.max(context.began_at);
             if context.encoder.is_some() && now.since_ns(sent_at) > IDLE_NS {
                 (context.encoder, context.ended) = (None, Some(Reason::Idle));
+                context.predictor = None;
                 context.in_flight = VecDeque::new();
                 context.originals.forget();
             }

@@ -12,7 +12,7 @@ use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate, Rng};
 use dwell_codec::{CodecId, ContextDictionary, ContextSpec};
 use dwell_policy::method::Processor;
-use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
+use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Headers, Start, StartBase};
 use proptest::prelude::*;
 
 use super::again::{Again, LostBatch};
@@ -59,7 +59,8 @@ impl Sent {
             let Position { is_confirmed, .. } = self.position;
             let start = self.start.filter(|_| !is_confirmed);
             let alone = self.alone.map(|it| Alone { keeps: it.keeps && !is_confirmed, ..it });
-            ContextBody::Batch { start, alone, is_columnar: false, original_len, data: &self.data }
+            let headers = Headers::Plain;
+            ContextBody::Batch { start, alone, headers, original_len, data: &self.data }
         };
         let Position { context, generation, number, .. } = self.position;
         ContextRecord { context, generation, number: number as u16, body }
@@ -162,21 +163,13 @@ impl Pair {
         assert!(self.outgoing.leave(self.now, (context, epoch), encoder, left));
         let start = (begins || alone.is_some()).then(|| generation.start());
         let (generation, original_len) = (generation.number, original.len() as u16);
-        let is_columnar = false;
-        let place = InContext {
-            context,
-            epoch,
-            generation,
-            start,
-            alone,
-            offset,
-            original_len,
-            is_columnar,
-        };
+        let headers = Headers::Plain;
+        let place =
+            InContext { context, epoch, generation, start, alone, offset, original_len, headers };
         let position = self.outgoing.number_batch(self.now, &place)?;
         let mut again = Again::default();
         again.set(0, is_again);
-        self.outgoing.keep_original(self.now, &place, again);
+        self.outgoing.keep_original(self.now, &place, again, Vec::new());
         let (datagram, is_raw) = (0, false);
         Some(self.written(Sent { position, datagram, start, alone, original, data, is_raw }))
     }

@@ -1,7 +1,7 @@
 //! A record that waits, with all that must be known of it when its turn comes.
 
 use dwell_base::Instant;
-use dwell_wire::{Alone, ContextBody, ContextRecord, Start};
+use dwell_wire::{Alone, ContextBody, ContextRecord, Headers, Start};
 
 use super::Origin;
 use crate::node::allowance::Allowance;
@@ -25,7 +25,7 @@ enum Content {
     Batch {
         start: Option<Start>,
         alone: Option<Alone>,
-        is_columnar: bool,
+        headers: Headers,
         original_len: u16,
         data: Vec<u8>,
     },
@@ -40,8 +40,8 @@ impl Held {
     ) -> Self {
         let content = match record.body {
             ContextBody::Raw(packet) => Content::Raw(packet.to_vec()),
-            ContextBody::Batch { start, alone, is_columnar, original_len, data } => {
-                Content::Batch { start, alone, is_columnar, original_len, data: data.to_vec() }
+            ContextBody::Batch { start, alone, headers, original_len, data } => {
+                Content::Batch { start, alone, headers, original_len, data: data.to_vec() }
             }
         };
         Self {
@@ -65,8 +65,8 @@ impl Held {
     pub(crate) fn record(&self, context: u8) -> ContextRecord<'_> {
         let body = match &self.content {
             Content::Raw(packet) => ContextBody::Raw(packet),
-            &Content::Batch { start, alone, is_columnar, original_len, ref data } => {
-                ContextBody::Batch { start, alone, is_columnar, original_len, data }
+            &Content::Batch { start, alone, headers, original_len, ref data } => {
+                ContextBody::Batch { start, alone, headers, original_len, data }
             }
         };
         ContextRecord { context, generation: self.generation, number: self.number, body }

@@ -10,7 +10,10 @@ use dwell_base::time::SECOND_NS;
 use dwell_codec::{
     Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed, PpmSpec, Source,
 };
-use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
+use dwell_wire::columnar::Restored;
+use dwell_wire::{
+    Alone, ContextBody, ContextRecord, ContextReport, HeaderRestorer, Headers, Start, StartBase,
+};
 
 use super::held::Held;
 use super::{GapWaits, Limits, WAIT_NS_MAX};
@@ -79,10 +82,10 @@ impl<'a> Here<'a> {
 pub(crate) enum Opened {
     /// The packet of the record.
     Raw,
-    /// This many bytes of packets, rearranged or not.
+    /// This many bytes of packets, in this form.
     Batch {
         len: usize,
-        is_columnar: bool,
+        headers: Headers,
     },
     Nothing,
 }
@@ -91,6 +94,8 @@ pub(crate) enum Opened {
 #[derive(Debug)]
 pub(super) struct Receiver {
     decoder: Box<ContextDecoder>,
+    /// Restores headers that are predicted, once there were some.
+    restorer: Option<Box<HeaderRestorer>>,
     ring_log: u8,
     /// It is not here, but with a job.
     away: Option<Away>,
@@ -142,6 +147,7 @@ impl Receiver {
     pub(super) fn new(ring_log: u8) -> Self {
         Self {
             decoder: Box::new(ContextDecoder::new(ring_log)),
+            restorer: None,
             ring_log,
             away: None,
             parked: VecDeque::new(),
@@ -165,7 +171,23 @@ impl Receiver {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.away.map_or_else(|| self.decoder.memory_bytes(), |away| away.memory_bytes)
+        let of_headers = self.restorer.as_ref().map_or(0, |_| HeaderRestorer::MEMORY_BYTES);
+        let of_decoder =
+            self.away.map_or_else(|| self.decoder.memory_bytes(), |away| away.memory_bytes);
+        of_decoder + of_headers
+    }
+
+    /// A running generation begins: no headers are known.
+    fn forget_headers(&mut self) {
+        if let Some(restorer) = &mut self.restorer {
+            restorer.clear();
+        }
+    }
+
+    /// Restores the packets of a batch that was decoded, whose headers are predicted from those before.
+    pub(super) fn restore_headers(&mut self, batch: &[u8], out: &mut [u8]) -> Option<Restored> {
+        let restorer = self.restorer.get_or_insert_default();
+        restorer.restore(batch, out).ok()
     }
 
     /// Returns true if the generation is newer than the latest one.
@@ -338,8 +360,7 @@ impl Receiver {
         counts: &mut IncomingCounts,
     ) -> Opened {
         self.has_moved = true;
-        let ContextBody::Batch { start, alone, is_columnar, original_len, data } = record.body
-        else {
+        let ContextBody::Batch { start, alone, headers, original_len, data } = record.body else {
             self.next += 1;
             counts.raw += 1;
             return Opened::Raw;
@@ -348,7 +369,7 @@ impl Receiver {
         if let Some(alone) = alone {
             let batch = (start.map(|start| (start, here)), alone, data);
             let is_open = self.open_alone(record.generation, batch, &mut out[..len], counts);
-            return if is_open { Opened::Batch { len, is_columnar } } else { Opened::Nothing };
+            return if is_open { Opened::Batch { len, headers } } else { Opened::Nothing };
         }
         self.next += 1;
         match start {
@@ -377,7 +398,7 @@ impl Receiver {
         counts.batches += 1;
         counts.bytes_in += data.len() as u64;
         counts.bytes_out += len as u64;
-        Opened::Batch { len, is_columnar }
+        Opened::Batch { len, headers }
     }
 
     fn begin(
@@ -399,6 +420,7 @@ impl Receiver {
             }
         });
         if has_begun {
+            self.forget_headers();
             counts.began_from(start.base);
             counts.with_model += u64::from(self.has_model());
             self.ring_generation = Some(generation);
@@ -541,6 +563,7 @@ impl Receiver {
 
     fn forget(&mut self) {
         *self.decoder = ContextDecoder::new(self.ring_log);
+        self.restorer = None;
         (self.ring_generation, self.is_live) = (None, false);
         if let Some(alone) = &mut self.alone {
             *alone = AloneState { is_lost: true, is_useless: true, hole: None };

@@ -7,7 +7,7 @@ use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder};
 use dwell_policy::method::CodecPick;
-use dwell_wire::ContextReport;
+use dwell_wire::{ContextReport, HeaderPredictor};
 
 use super::Position;
 use crate::node::contexts::again::Originals;
@@ -48,6 +48,8 @@ pub(super) struct Context {
     /// None while it is with the compressor, and if there is nothing to go on from.
     pub(super) encoder: Option<Box<ContextEncoder>>,
     pub(super) is_out: bool,
+    /// What headers of the present generation are predicted with, if they are.
+    pub(super) predictor: Option<Box<HeaderPredictor>>,
     /// The memory of the encoder when it was last here.
     pub(super) memory_bytes: usize,
     /// The generation, by a name that no other has had.
@@ -98,6 +100,7 @@ impl Context {
             group,
             encoder: None,
             is_out: false,
+            predictor: None,
             memory_bytes: 0,
             epoch: 0,
             ended: Some(Reason::First),
@@ -211,7 +214,7 @@ impl Context {
 
     /// Others use it from now on: nothing of what those before them sent is referred to any more.
     pub(super) fn take_over(&mut self, group: u64) {
-        (self.group, self.encoder) = (group, None);
+        (self.group, self.encoder, self.predictor) = (group, None, None);
         self.in_flight = VecDeque::new();
         self.originals.forget();
         self.base_failed = false;

@@ -2,19 +2,22 @@
 
 use std::collections::VecDeque;
 
+use dwell_wire::HeaderPredictor;
+
 use super::Outgoing;
 use crate::node::contexts::counts::Reason;
 use crate::node::memory::LeastRecent;
 
 impl Outgoing {
-    /// Returns the memory of all encoders, in bytes.
+    /// Returns the memory of all encoders with what predicts headers, in bytes.
     pub(in crate::node::contexts) fn memory_bytes(&self) -> usize {
         let each = self.contexts.iter().map(|it| match &it.encoder {
             Some(encoder) => encoder.memory_bytes(),
             None if it.is_out => it.memory_bytes,
             None => 0,
         });
-        each.sum()
+        let predictors = self.contexts.iter().filter(|it| it.predictor.is_some()).count();
+        each.sum::<usize>() + predictors * HeaderPredictor::MEMORY_BYTES
     }
 
     /// Returns the one that was used least recently, of those that can be given up now.
@@ -33,6 +36,7 @@ impl Outgoing {
     pub(in crate::node::contexts) fn evict(&mut self, at: u8) {
         if let Some(context) = self.contexts.get_mut(usize::from(at)) {
             (context.encoder, context.ended) = (None, Some(Reason::Memory));
+            context.predictor = None;
             context.in_flight = VecDeque::new();
             context.originals.forget();
         }

@@ -92,8 +92,8 @@ proptest! {
             let body = match is_raw {
                 true => ContextBody::Raw(&data),
                 false => {
-                    let (alone, is_columnar) = (alone, false);
-                    ContextBody::Batch { start, alone, is_columnar, original_len, data: &data }
+                    let headers = Headers::Plain;
+                    ContextBody::Batch { start, alone, headers, original_len, data: &data }
                 }
             };
             let record = ContextRecord { context, generation, number, body };
@@ -165,7 +165,7 @@ fn lose_with_each_datagram(alone: Option<Alone>) {
         let body = ContextBody::Batch {
             start: Some(start),
             alone,
-            is_columnar: false,
+            headers: Headers::Plain,
             original_len: 1,
             data: &[0xff],
         };

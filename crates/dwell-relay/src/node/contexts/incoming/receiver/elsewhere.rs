@@ -61,8 +61,7 @@ impl Receiver {
         here: Here<'_>,
         serial: u64,
     ) -> Option<Box<DecodeJob>> {
-        let ContextBody::Batch { start, alone: None, is_columnar, original_len, data } =
-            record.body
+        let ContextBody::Batch { start, alone: None, headers, original_len, data } = record.body
         else {
             return None;
         };
@@ -100,7 +99,7 @@ impl Receiver {
             serial,
             decoder: std::mem::replace(&mut self.decoder, none),
             begins,
-            is_columnar,
+            headers,
             data: data.to_vec(),
             out: vec![0; usize::from(original_len)],
             packets_left: Allowance::default(),
@@ -126,6 +125,7 @@ impl Receiver {
             counts.began_from(base);
             counts.with_model += 1;
             self.ring_generation = self.generation;
+            self.forget_headers();
             (self.must_report, self.said_lost) = (false, 0);
         }
         match job.decoded {
