@@ -128,6 +128,9 @@ impl HostileContexts {
             let original_len = it.rng.next_u64() as u16 | 1;
             let start = Some(start);
             let alone = it.any_alone(start);
+            // One that stands alone can't be written with less, and the body would end there.
+            let least = if alone.is_some() { data.len() as u16 + 1 } else { 0 };
+            let original_len = original_len.max(least);
             let headers = match it.rng.below(3) {
                 0 => Headers::Columnar,
                 1 if alone.is_none() => Headers::Predicted,
