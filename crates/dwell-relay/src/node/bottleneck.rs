@@ -75,7 +75,8 @@ const LOCAL_REPORTS: u32 = 3;
 /// of life and probes of the path, which nobody reports.
 const FORGET_NS: u64 = 10 * SECOND_NS;
 const FORGET_BYTES: u64 = 16 << 10;
-const DATA_BYTES_MIN: u64 = 256;
+/// A pause of so long ends what a report was waited for.
+const PAUSE_NS: u64 = 2 * SECOND_NS;
 /// If a queue is not ours it is left alone for so long; twice as long each time, up to the maximum.
 const BACK_OFF_NS: u64 = 5 * SECOND_NS;
 const BACK_OFF_NS_MAX: u64 = 80 * SECOND_NS;
@@ -137,6 +138,7 @@ pub(crate) struct Bottleneck {
 #[derive(Clone, Copy, Debug)]
 struct Unreported {
     since: Instant,
+    latest: Instant,
     bytes: u64,
 }
 
@@ -146,10 +148,19 @@ impl Bottleneck {
     pub(crate) fn sent(&mut self, now: Instant, number: u64, link_bytes: u64) {
         self.marks.sent(now, number, link_bytes);
         self.service.sent(now, number, link_bytes);
-        if link_bytes >= DATA_BYTES_MIN {
-            let nothing = Unreported { since: now, bytes: 0 };
-            self.unreported.get_or_insert(nothing).bytes += link_bytes;
+    }
+
+    /// The datagram that was just sent holds packets, so that a report follows it.
+    #[inline]
+    pub(crate) fn sent_packets(&mut self, now: Instant, link_bytes: u64) {
+        let nothing = Unreported { since: now, latest: now, bytes: 0 };
+        let unreported = self.unreported.get_or_insert(nothing);
+        // The last report before a pause may be lost; what comes after it has time again.
+        if now.since_ns(unreported.latest) > PAUSE_NS {
+            *unreported = nothing;
         }
+        unreported.latest = now;
+        unreported.bytes += link_bytes;
     }
 
     /// A new session, whose numbers and accounts begin again.
@@ -157,6 +168,7 @@ impl Bottleneck {
         self.marks.clear();
         self.service.begin_session();
         self.samples.clear();
+        self.unreported = None;
     }
 
     /// Another way to the peer, or another peer: nothing is known.

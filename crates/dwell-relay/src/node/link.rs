@@ -360,8 +360,16 @@ pub(super) fn retransmit(
         if peer.to_retransmit.contains(number) {
             continue;
         }
-        peer.contexts.asked();
-        let kept_bytes = peer.retransmit_buffer.bytes_of(number as u32);
+        let low = number as u32;
+        // A request that is repeated within a round trip is one loss; and its answer is on its way.
+        let was_asked = peer.retransmit_buffer.is_on_its_way(now, low, peer.rtt_ns);
+        if !was_asked {
+            peer.contexts.asked();
+        }
+        let kept_bytes = peer.retransmit_buffer.bytes_of(low);
+        if was_asked && kept_bytes.is_none() {
+            continue;
+        }
         // Others may wait for what will not come: the peer is notified at once if the link is open.
         if !peer.pacer.is_blocked() && kept_bytes.is_none() {
             gone.add(number);
@@ -387,7 +395,11 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
             break;
         }
         peer.to_retransmit.remove_first();
-        let Some(body) = peer.retransmit_buffer.retransmit(low) else {
+        let is_on_its_way = peer.retransmit_buffer.is_on_its_way(now, low, peer.rtt_ns);
+        let Some(body) = peer.retransmit_buffer.retransmit(now, low) else {
+            if is_on_its_way {
+                continue;
+            }
             peer.contexts.outgoing.gone(now, number);
             if !gone.add(number) {
                 send_control(peer, index, env, &Control::Gone(gone));
@@ -427,6 +439,8 @@ fn may_keep(peer: &Peer, store: &Store) -> bool {
 struct Sending {
     /// It may be retransmitted: a copy is kept.
     keep: bool,
+    /// It holds packets, so that the peer reports it.
+    has_packets: bool,
     /// For how long the link might have had it already.
     waited_ns: u64,
 }
@@ -434,12 +448,12 @@ struct Sending {
 impl Sending {
     /// What is beside the port's frames.
     fn beside(peer: &Peer) -> Self {
-        Self { keep: false, waited_ns: peer.late_by_ns_max() }
+        Self { keep: false, has_packets: false, waited_ns: peer.late_by_ns_max() }
     }
 
     /// A part of the port's frame, or all of it.
     fn of_frame(peer: &Peer, store: &Store, keep: bool) -> Self {
-        Self { keep, waited_ns: waited_ns(peer, store) }
+        Self { keep, has_packets: true, waited_ns: waited_ns(peer, store) }
     }
 }
 
@@ -483,6 +497,9 @@ fn send_body(
     path_mtu.sent(now, len);
     if listens {
         bottleneck.sent(now, number, header_bytes + len as u64);
+        if sending.has_packets {
+            bottleneck.sent_packets(now, header_bytes + len as u64);
+        }
     }
     let paced_bytes = peer.paced_bytes(len);
     peer.pacer.sent(now, paced_bytes, sending.waited_ns);

@@ -55,7 +55,7 @@ const ASK_PAUSE_NS_MAX: u64 = 250 * MILLI_NS;
 /// of the link again.
 const TWICE_LOSS_PPM_MAX: u64 = 120_000;
 /// A few are no measure of the path.
-const TWICE_LOSSES_MAX: u64 = 8;
+const TWICE_LOSSES_MAX: u64 = 2;
 /// Packets that wait under an old scheme may leave for this long before they are dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 

@@ -39,6 +39,7 @@ struct Datagram {
     /// The low half of its number.
     number: u32,
     sent_at: Instant,
+    resent_at: Option<Instant>,
     tries: u8,
     body: Vec<u8>,
 }
@@ -83,7 +84,13 @@ impl RetransmitBuffer {
         self.budget_bytes = (self.budget_bytes + body.len()).min(self.limits.budget_bytes);
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.extend_from_slice(body);
-        self.datagrams.push_back(Datagram { number, sent_at: now, tries: 0, body: copy });
+        self.datagrams.push_back(Datagram {
+            number,
+            sent_at: now,
+            resent_at: None,
+            tries: 0,
+            body: copy,
+        });
     }
 
     /// Forgets what nobody asks for any more.
@@ -118,6 +125,12 @@ impl RetransmitBuffer {
         self.bytes_of(number).is_some()
     }
 
+    /// Returns true if it was retransmitted less than a round trip ago: it may yet come.
+    pub(crate) fn is_on_its_way(&self, now: Instant, number: u32, rtt_ns: Option<u64>) -> bool {
+        let resent_at = self.position(number).and_then(|at| self.datagrams[at].resent_at);
+        resent_at.is_some_and(|at| now.since_ns(at) < rtt_ns.unwrap_or(RTT_NS_DEFAULT))
+    }
+
     /// Returns the length of the body that [`Self::retransmit`] has.
     pub(crate) fn bytes_of(&self, number: u32) -> Option<usize> {
         let datagram = &self.datagrams[self.position(number)?];
@@ -126,13 +139,14 @@ impl RetransmitBuffer {
 
     /// Returns the body of a datagram to retransmit; none if it is not in the buffer, was sent
     /// often enough, or exceeds the budget by now.
-    pub(crate) fn retransmit(&mut self, number: u32) -> Option<&[u8]> {
+    pub(crate) fn retransmit(&mut self, now: Instant, number: u32) -> Option<&[u8]> {
         let at = self.position(number)?;
         if !self.may_send(&self.datagrams[at]) {
             return None;
         }
         let datagram = &mut self.datagrams[at];
         datagram.tries += 1;
+        datagram.resent_at = Some(now);
         self.budget_bytes -= datagram.body.len();
         Some(&datagram.body)
     }
@@ -224,18 +238,34 @@ mod tests {
             buffer.keep(Instant::ZERO, number, &number.to_be_bytes(), None);
         }
         for _ in 0..TRIES_MAX {
-            assert_eq!(buffer.retransmit(1), Some(&[0, 0, 0, 1][..]));
+            assert_eq!(buffer.retransmit(Instant::ZERO, 1), Some(&[0, 0, 0, 1][..]));
         }
         for _ in 0..300 {
-            assert_eq!(buffer.retransmit(1), None);
+            assert_eq!(buffer.retransmit(Instant::ZERO, 1), None);
         }
-        assert_eq!(buffer.retransmit(u32::MAX), Some(&[0xff; 4][..]));
+        assert_eq!(buffer.retransmit(Instant::ZERO, u32::MAX), Some(&[0xff; 4][..]));
         assert_eq!(
-            [0, 5, u32::MAX - 9].map(|number| buffer.retransmit(number).is_some()),
+            [0, 5, u32::MAX - 9].map(|number| buffer.retransmit(Instant::ZERO, number).is_some()),
             [false; 3]
         );
         buffer.clear();
-        assert_eq!(buffer.retransmit(9), None);
+        assert_eq!(buffer.retransmit(Instant::ZERO, 9), None);
+    }
+
+    #[test]
+    fn what_was_just_retransmitted_is_on_its_way() {
+        let mut buffer = RetransmitBuffer::default();
+        let at = |ms: u64| Instant::from_ns(ms * MILLI_NS);
+        buffer.keep(at(0), 7, &[7; 100], None);
+        let is_on_its_way = |buffer: &RetransmitBuffer, ms, rtt_ms: Option<u64>| {
+            buffer.is_on_its_way(at(ms), 7, rtt_ms.map(|ms| ms * MILLI_NS))
+        };
+        assert!(!is_on_its_way(&buffer, 0, None));
+        assert!(buffer.retransmit(at(10), 7).is_some());
+        // Nothing is left to send it again with, and yet it is not gone.
+        assert!(!buffer.has(7) && is_on_its_way(&buffer, 12, Some(40)));
+        assert!(!is_on_its_way(&buffer, 50, Some(40)) && is_on_its_way(&buffer, 50, None));
+        assert!(!buffer.is_on_its_way(at(12), 8, None));
     }
 
     #[test]
@@ -249,7 +279,7 @@ mod tests {
             bytes += body.len();
             for asked in (number.saturating_sub(63)..=number).rev().cycle().take(256) {
                 let has = buffer.has(asked);
-                let body = buffer.retransmit(asked).map(<[u8]>::len);
+                let body = buffer.retransmit(now, asked).map(<[u8]>::len);
                 assert_eq!(body.is_some(), has);
                 again += body.unwrap_or(0);
             }
@@ -262,7 +292,7 @@ mod tests {
         }
         let burst: usize = (2_000..9_000)
             .flat_map(|number| [number; 3])
-            .map(|number| buffer.retransmit(number).map_or(0, <[u8]>::len))
+            .map(|number| buffer.retransmit(Instant::ZERO, number).map_or(0, <[u8]>::len))
             .sum();
         assert!((BLOCKS.budget_bytes - 1_000..=BLOCKS.budget_bytes).contains(&burst), "{burst}");
     }
@@ -276,7 +306,7 @@ mod tests {
                 buffer.keep(now, number, &[7; 1_000], None);
                 let mut tries = 0;
                 while rng.chance(0.45) && tries < TRIES_MAX {
-                    assert!(number < 100 || buffer.retransmit(number).is_some(), "{number}");
+                    assert!(number < 100 || buffer.retransmit(now, number).is_some(), "{number}");
                     tries += 1;
                 }
             }

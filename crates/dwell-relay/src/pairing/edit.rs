@@ -111,7 +111,7 @@ pub fn new_config(node: &NewNode) -> String {
     let _ = writeln!(out, "endpoints = {}", list(&node.endpoints));
     let _ = writeln!(out, "prefixes = {}", list(&node.prefixes));
     out += "\n[defaults]\n";
-    out += "# A little less than the link from here carries. \"auto\" finds it out where it can.\n";
+    out += "# The rate of the link from here. \"auto\" finds it out where it can.\n";
     let _ = writeln!(out, "rate = {}", rate_text(node.rate.unwrap_or(RateConfig::Auto)));
     out
 }

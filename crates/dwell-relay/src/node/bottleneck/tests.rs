@@ -7,7 +7,7 @@ use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 use dwell_testkit::LinkSpec;
 
-use super::{FORGET_NS, LinkReport, RATE_MIN_BPS};
+use super::{Bottleneck, FORGET_NS, LinkReport, RATE_MIN_BPS};
 use model::{Model, Terms};
 
 /// A link that steps 20 → 5 → 12 Mbit/s, ten seconds each.
@@ -259,12 +259,27 @@ fn what_was_found_is_forgotten_if_nothing_of_what_is_sent_is_reported() {
     }
     bottleneck.forget_old(now + 360 * FORGET_NS);
     assert!(bottleneck.found().is_some());
-    for number in 0..20 {
-        bottleneck.sent(now, 1_001_000 + number, 1_000);
+    // Probes of the path's length, which nobody reports either, and a last datagram of which the report is lost.
+    for number in 0..60 {
+        bottleneck.sent(now, 1_001_000 + number, 1_400);
     }
-    bottleneck.forget_old(now + FORGET_NS / 2);
+    bottleneck.sent_packets(now, 1_400);
+    // A minute later more comes than the first report of it is waited for.
+    let woken = now + 6 * FORGET_NS;
+    let send = |bottleneck: &mut Bottleneck, ms: u64| {
+        for number in 0..20 {
+            bottleneck.sent(woken, 1_002_000 + 20 * ms + number, 1_000);
+            bottleneck.sent_packets(woken + ms * MILLI_NS, 1_000);
+        }
+    };
+    send(bottleneck, 0);
+    bottleneck.forget_old(woken + FORGET_NS / 2);
     assert!(bottleneck.found().is_some());
-    bottleneck.forget_old(now + 2 * FORGET_NS);
+    // It goes on, and nothing is said.
+    for ms in (0..12_000).step_by(500) {
+        send(bottleneck, ms);
+    }
+    bottleneck.forget_old(woken + 2 * FORGET_NS);
     assert!(bottleneck.found().is_none());
 }
 

@@ -95,6 +95,11 @@ impl Originals {
         }
     }
 
+    /// Returns the bytes of the copies of packets that are held.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.batches.iter().map(|it| it.packets.capacity()).sum()
+    }
+
     /// The peer has all up to this offset.
     pub(super) fn confirm(&mut self, offset: u64) {
         while self.batches.front().is_some_and(|it| it.offset < offset) {

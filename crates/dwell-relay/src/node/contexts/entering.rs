@@ -67,7 +67,10 @@ pub(in crate::node) fn compress_in_context(
         peer.contexts.bindings.forget(context);
     }
     let mut headers = if is_columnar { Headers::Columnar } else { Headers::Plain };
-    if predicts && let Some(predictor) = peer.contexts.outgoing.predictor(context, begins) {
+    if begins {
+        peer.contexts.outgoing.forget_headers(context);
+    }
+    if predicts && let Some(predictor) = peer.contexts.outgoing.predictor(context) {
         batch.clear();
         let packets = peer.port.batch().iter().map(|&id| store.get(id).0);
         packets.for_each(|packet| predictor.write(packet, &mut batch));

@@ -172,13 +172,17 @@ impl Outgoing {
         self.takes_predicted && self.mode() == Mode::Running
     }
 
-    /// Returns what the headers of a context are predicted with, which knows none if a generation `begins`.
-    pub(super) fn predictor(&mut self, context: u8, begins: bool) -> Option<&mut HeaderPredictor> {
+    /// Returns what the headers of a context are predicted with.
+    pub(super) fn predictor(&mut self, context: u8) -> Option<&mut HeaderPredictor> {
         let context = self.contexts.get_mut(usize::from(context))?;
-        if begins {
-            context.predictor.take();
-        }
         Some(context.predictor.get_or_insert_default())
+    }
+
+    /// A generation begins, with whatever form of headers: the peer knows none either.
+    pub(super) fn forget_headers(&mut self, context: u8) {
+        if let Some(context) = self.contexts.get_mut(usize::from(context)) {
+            context.predictor = None;
+        }
     }
 
     /// Generations are to be of this kind from now on, if the peer decodes them.

@@ -306,7 +306,7 @@ fn every_datagram_with_a_block_can_be_sent_again() {
             end.after(out);
         });
         net.run_to(1_000 + 100 * (more as u64 + 1));
-        net.net.with_node(net.ends[0], |end, _, _| {
+        net.net.with_node(net.ends[0], |end, now, _| {
             let peer = &mut end.node.peers[0];
             let room = peer.units_bytes_max();
             for (_, datagram) in end.log.take().unwrap_or_default() {
@@ -320,7 +320,7 @@ fn every_datagram_with_a_block_can_be_sent_again() {
                 }
                 blocks += 1;
                 nearly_full += u64::from(body.len() + 40 > room);
-                let again = peer.retransmit_buffer.retransmit(header.sequence_low);
+                let again = peer.retransmit_buffer.retransmit(now, header.sequence_low);
                 assert!(again.is_some(), "{} of {room} bytes are not kept", body.len());
             }
         });

@@ -413,6 +413,7 @@ impl Model {
             self.number += 1;
             let bytes = bytes + HEADER_BYTES;
             self.bottleneck.sent(self.now, self.number - self.renewed_at, bytes);
+            self.bottleneck.sent_packets(self.now, bytes);
             self.pacer.sent(self.now, bytes, STEP_NS);
             let packet = Packet::Ours { flow, number: self.number, serial };
             self.link.push(self.now, bytes as usize, packet);

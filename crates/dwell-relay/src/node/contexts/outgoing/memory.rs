@@ -17,7 +17,9 @@ impl Outgoing {
             None => 0,
         });
         let predictors = self.contexts.iter().filter(|it| it.predictor.is_some()).count();
-        each.sum::<usize>() + predictors * HeaderPredictor::MEMORY_BYTES
+        // What may be encoded again is held until it is confirmed.
+        let originals = self.contexts.iter().map(|it| it.originals.held_bytes()).sum::<usize>();
+        each.sum::<usize>() + predictors * HeaderPredictor::MEMORY_BYTES + originals
     }
 
     /// Returns the one that was used least recently, of those that can be given up now.
