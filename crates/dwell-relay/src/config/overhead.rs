@@ -26,7 +26,7 @@ pub enum Framing {
     Ptm,
 }
 
-/// The links that have a name: those that `tc-cake(8)` knows, with the same numbers.
+/// The links that have a name: some of those that `tc-cake(8)` knows, with the same numbers; `atm` is its `conservative`.
 const NAMED: [(&str, LinkOverhead); 10] = [
     // Preamble 8, header 14, check sum 4, gap 12.
     ("ethernet", LinkOverhead { bytes: 38, bytes_min: 84, framing: Framing::Plain }),
