@@ -69,8 +69,14 @@ fn take_all<R>(
     loop {
         match receiver.recv_timeout(ASKED_EVERY) {
             Ok((at, result)) => take(at, result)?,
-            Err(mpsc::RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())?,
+            Err(mpsc::RecvTimeoutError::Timeout) => Python::attach(check_stop)?,
             Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
         }
     }
+}
+
+/// Asks whether the user wants to stop: signals reach the main thread, and engines tell their threads.
+fn check_stop(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()?;
+    py.import("dwell.engines")?.call_method0("check_stop").map(drop)
 }

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import json
 import pathlib
 import pkgutil
 import re
@@ -64,3 +65,11 @@ def test_results_follow_from_the_same_libraries_as_the_programs(root):
     own, program = versions(root / "bindings/python/Cargo.lock"), versions(root / "Cargo.lock")
     for name, found in own.items():
         assert found and set(found) <= set(program[name]), name
+
+
+def test_whoever_cites_it_cites_this_version(root):
+    version = re.search(r'^version = "(.*)"$', (root / "Cargo.toml").read_text(), re.M).group(1)
+    citation = (root / "CITATION.cff").read_text()
+    assert f"\nversion: {version}\n" in citation
+    assert json.loads((root / ".zenodo.json").read_text())["version"] == version
+    assert dwell.__version__ == version

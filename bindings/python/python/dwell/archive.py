@@ -30,6 +30,9 @@ class Capture(NamedTuple):
     measure_time: bool
     store: Store
     name: str
+    """Of its files in the store: the hash of all that they follow from."""
+    size: int
+    """In bytes, as far as known."""
 
 
 class Found(NamedTuple):
@@ -59,10 +62,7 @@ def analyze(
                 places, settings, engine, Store(directory), sides=sides, measure_time=measure_time
             )
     sides = sides if isinstance(sides, str) else tuple(sides)
-    tasks = [
-        Capture(place, settings, sides, measure_time, store, _name(place, settings, sides, measure_time))
-        for place in places
-    ]
+    tasks = [_task(place, settings, sides, measure_time, store) for place in places]
     if shard is not None:
         part, of = shard
         tasks = [task for at, task in enumerate(tasks) if at % of == part - 1]
@@ -88,13 +88,15 @@ def _analyzed(
         if meta in index:
             known[task.name] = Found(*json.loads(store.read(meta)))
     missing = [task for task in tasks if task.name not in known]
-    failed: Dict[int, str] = {}
+    # Long ones first, so that no worker is left alone with one at the end.
+    missing.sort(key=lambda task: -task.size)
+    failed: Dict[str, str] = {}
     for at, ended in engine.run(analyze_one, missing):
         if isinstance(ended, Failed):
-            failed[at] = ended.why
+            failed[missing[at].name] = ended.why
         else:
             known[missing[at].name] = ended
-    unreadable = [Unreadable(missing[at].place[0], failed[at]) for at in sorted(failed)]
+    unreadable = [Unreadable(task.place[0], failed[task.name]) for task in tasks if task.name in failed]
     return known, unreadable
 
 
@@ -122,7 +124,7 @@ def analyze_one(task: Capture) -> Found:
         [task.place], task.settings, sides=sides, measure_time=task.measure_time, jobs=1
     )
     if unreadable:
-        raise ValueError(unreadable[0][1])
+        raise _dwell.CaptureError(unreadable[0][1])
     data = inner.json()
     file = json.loads(data)["files"][0]
     found = Found(file["name"], file["fingerprint"], file["frames"]["packets"])
@@ -168,13 +170,18 @@ def _unpacked(store: Store, name: str) -> bytes:
     return gzip.decompress(store.read(name))
 
 
-def _name(place: Place, settings: str, sides: Union[str, Tuple[str, ...]], measure_time: bool) -> str:
-    """Returns the hash of all that an analysis follows from; of the capture its name, size and time."""
-    all_of_it = [place[0], _state(place), settings, sides, measure_time, _build()]
-    return hashlib.sha256(json.dumps(all_of_it).encode()).hexdigest()[:32]
+def _task(
+    place: Place, settings: str, sides: Union[str, Tuple[str, ...]], measure_time: bool, store: Store
+) -> Capture:
+    state = _state(place)
+    # All that an analysis follows from; of the capture its name, size and time.
+    all_of_it = [place[0], state, settings, sides, measure_time, _build()]
+    name = hashlib.sha256(json.dumps(all_of_it).encode()).hexdigest()[:32]
+    return Capture(place, settings, sides, measure_time, store, name, (state and state[0]) or 0)
 
 
-def _state(place: Place) -> Any:
+def _state(place: Place) -> Optional[List[Any]]:
+    """Returns the size of a capture, and what changes with its contents."""
     name, source = place
     if isinstance(source, str):
         try:

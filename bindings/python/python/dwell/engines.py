@@ -12,14 +12,18 @@ here schedules or retries. ``on`` names an engine, or is a client of one:
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent import futures
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from dwell._dwell import Error
 
 __all__ = ["Failed", "Slurm"]
 
@@ -65,24 +69,28 @@ def guarded(function: Callable[[Any], Any], item: Any) -> Any:
     """Calls a function; what it raises is its result, so that an engine does not run it again."""
     try:
         return function(item)
+    except Error as error:
+        return Failed(str(error))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
         return Failed(f"{type(error).__name__}: {error}")
 
 
 class _Executor(Engine):
-    def __init__(
-        self, executor: Any, workers: int, *, is_elsewhere: bool = True, is_ours: bool = False
-    ) -> None:
-        self._executor, self.workers = executor, workers
-        self.is_elsewhere, self._is_ours = is_elsewhere, is_ours
-
-    def __exit__(self, *_: Any) -> None:
-        if self._is_ours:
-            self._executor.shutdown()
+    def __init__(self, executor: Any, workers: int, *, is_elsewhere: bool = True) -> None:
+        self._executor, self.workers, self.is_elsewhere = executor, workers, is_elsewhere
 
     def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
-        waiting = iter(enumerate(items))
-        running = {}
+        running: Dict[Any, int] = {}
+        try:
+            yield from self._each(function, iter(enumerate(items)), running)
+        finally:
+            # After an interrupt; else there are none.
+            for future in running:
+                future.cancel()
+
+    def _each(
+        self, function: Callable[[Any], Any], waiting: Iterator[Tuple[int, Any]], running: Dict[Any, int]
+    ) -> Iterator[Ended]:
         while True:
             for at, item in waiting:
                 try:
@@ -101,6 +109,34 @@ class _Executor(Engine):
                 yield at, Failed(f"its worker ended: {error!r}") if error else future.result()
 
 
+_here = threading.local()
+"""What a thread of :class:`_Threads` knows of its engine."""
+
+
+def check_stop() -> None:
+    """Raises an error in a thread whose engine was ended early: compiled code asks while it works."""
+    stop = getattr(_here, "stop", None)
+    if stop is not None and stop.is_set():
+        raise KeyboardInterrupt
+
+
+class _Threads(_Executor):
+    """Threads of this process, which end with the engine."""
+
+    def __init__(self, workers: int) -> None:
+        self._stop = threading.Event()
+        threads = futures.ThreadPoolExecutor(workers, initializer=self._begin)
+        super().__init__(threads, workers, is_elsewhere=False)
+
+    def _begin(self) -> None:
+        _here.stop = self._stop
+
+    def __exit__(self, kind: Any = None, *_: Any) -> None:
+        if kind is not None:
+            self._stop.set()
+        self._executor.shutdown()
+
+
 class _Ray(Engine):
     def __init__(self, ray: Any) -> None:
         if not ray.is_initialized():
@@ -109,10 +145,18 @@ class _Ray(Engine):
         self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
+        running: Dict[Any, int] = {}
+        try:
+            yield from self._each(function, iter(enumerate(items)), running)
+        finally:
+            for reference in running:
+                self._ray.cancel(reference, force=True)
+
+    def _each(
+        self, function: Callable[[Any], Any], waiting: Iterator[Tuple[int, Any]], running: Dict[Any, int]
+    ) -> Iterator[Ended]:
         ray = self._ray
         remote = ray.remote(guarded).options(num_cpus=1, max_retries=RETRIES)
-        waiting = iter(enumerate(items))
-        running: dict = {}
         while True:
             for at, item in waiting:
                 running[remote.remote(function, item)] = at
@@ -142,10 +186,18 @@ class _Dask(Engine):
             cluster.close()
 
     def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
+        running: Dict[Any, int] = {}
+        try:
+            yield from self._each(function, iter(enumerate(items)), running)
+        finally:
+            for future in running:
+                future.cancel()
+
+    def _each(
+        self, function: Callable[[Any], Any], waiting: Iterator[Tuple[int, Any]], running: Dict[Any, int]
+    ) -> Iterator[Ended]:
         from distributed import as_completed
 
-        waiting = iter(enumerate(items))
-        running: dict = {}
         completed = as_completed()
         while True:
             for at, item in waiting:
@@ -232,9 +284,12 @@ class Slurm(Engine):
             "--open-mode=append",
             *self.options,
         ]
-        done = subprocess.run(words, input=script, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(words, input=script, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise Error("sbatch is missing: this machine submits no jobs to Slurm (Debian: slurm-client)") from None
         if done.returncode != 0:
-            raise RuntimeError(f"sbatch: {done.stderr.strip()}")
+            raise Error(f"sbatch: {done.stderr.strip()}")
         return done.stdout.strip().split(";")[0]
 
     def _results(self, directory: str, number: str, count: int) -> Iterator[Ended]:
@@ -286,27 +341,25 @@ class Slurm(Engine):
 
 
 def engine(on: Any, jobs: Optional[int] = None) -> Engine:
-    """Returns the engine that an argument ``on`` means."""
+    """Returns the engine that an argument ``on`` means.
+
+    :param jobs: the most tasks at once, of an engine that is begun here.
+    :raises ImportError: if the engine's package is missing; the message has the remedy.
+    :raises ValueError: if it means none.
+    """
     if isinstance(on, Engine):
         return on
+    workers = jobs or len(os.sched_getaffinity(0))
     if on == "local":
-        workers = jobs or os.cpu_count() or 1
-        executor = futures.ThreadPoolExecutor(workers)
-        return _Executor(executor, workers, is_elsewhere=False, is_ours=True)
+        return _Threads(workers)
     if on == "ray":
-        import ray
-
-        return _Ray(ray)
+        return _Ray(_package("ray"))
     if on == "dask":
-        from distributed import Client
-
-        from distributed import LocalCluster
-
-        workers = jobs or os.cpu_count() or 1
-        cluster = LocalCluster(
+        distributed = _package("distributed", "dask")
+        cluster = distributed.LocalCluster(
             processes=True, threads_per_worker=1, n_workers=workers, dashboard_address=None
         )
-        return _Dask(Client(cluster), is_ours=True)
+        return _Dask(distributed.Client(cluster), is_ours=True)
     if on == "slurm":
         return Slurm(workers=jobs or 64)
     module = type(on).__module__.split(".")[0]
@@ -315,7 +368,17 @@ def engine(on: Any, jobs: Optional[int] = None) -> Engine:
     if module == "distributed":
         return _Dask(on)
     if hasattr(on, "submit"):
-        workers = jobs or getattr(on, "_max_workers", None) or os.cpu_count() or 1
         is_here = isinstance(on, (futures.ThreadPoolExecutor, futures.ProcessPoolExecutor))
-        return _Executor(on, workers, is_elsewhere=not is_here)
+        return _Executor(on, jobs or getattr(on, "_max_workers", None) or workers, is_elsewhere=not is_here)
     raise ValueError(f'there is no engine {on!r}: "local", "ray", "dask", "slurm" or a client of one')
+
+
+def _package(name: str, extra: Optional[str] = None) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if error.name != name:
+            raise
+        raise ImportError(
+            f"the engine's package {name} is missing: pip install {name!r}, or dwell[{extra or name}]", name=name
+        ) from None

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from dwell import _dwell
-from dwell._dwell import Error, ScenarioError, Table
+from dwell._dwell import ScenarioError, Table
+from dwell._files import replace
 
 __all__ = ["Interval", "Point", "Results", "Scenario", "Summary", "Task", "names", "run", "sweep"]
 
 Source = Union[str, "os.PathLike[str]", Mapping[str, Any], "Scenario"]
-Values = Union[Mapping[str, Any], None]
+Values = Union[Mapping[str, Any], Sequence[str], None]
 
 
 def names() -> List[str]:
@@ -84,7 +85,7 @@ class Scenario:
     """What to simulate, and what to show of it.
 
     :param source: a name, the path of a file, TOML, a dictionary, or a scenario to change.
-    :param set: values by the dotted paths of their keys, as ``--set`` of the program.
+    :param set: values by the dotted paths of their keys; or words as after ``--set`` of the program, ``KEY=VALUE``.
     :param grid: values to sweep, by the dotted paths of their keys.
     :param quick: the quick variant: fewer and shorter runs.
     :param replications: the number of runs of each point.
@@ -108,7 +109,7 @@ class Scenario:
     ) -> None:
         base = _base(source)
         settings = list(base.settings)
-        settings.extend(f"{path}={_toml(value)}" for path, value in (set or {}).items())
+        settings.extend(_settings(set))
         for path, whole in (("run.replications", replications), ("run.seed", seed)):
             if whole is not None:
                 settings.append(f"{path}={int(whole)}")
@@ -282,13 +283,24 @@ class Results:
 
     def to_jsonl(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the runs as the program does (``results.jsonl``), which goes on from there."""
-        with open(path, "wb") as file:
-            file.write(self._inner.lines())
+        replace(path, self._inner.lines())
 
     def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes the runs as the program does (``results.csv``)."""
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            file.write(self._inner.csv())
+        replace(path, self._inner.csv().encode())
+
+    def to_directory(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes what the program writes with ``--out DIR``: ``results.jsonl``, ``results.csv``, ``report.html`` and
+        ``figures/*.svg``.
+        """
+        figures = os.path.join(path, "figures")
+        os.makedirs(figures, exist_ok=True)
+        self.to_jsonl(os.path.join(path, "results.jsonl"))
+        self.to_csv(os.path.join(path, "results.csv"))
+        replace(os.path.join(path, "report.html"), self.html().encode())
+        for figure in self.figures():
+            name = f"{self.scenario.id.replace('/', '-')}-{figure['id']}.svg"
+            replace(os.path.join(figures, name), self.svg(figure["id"]).encode())
 
     def lines(self) -> bytes:
         """Returns the runs as lines of JSON."""
@@ -317,8 +329,16 @@ class Results:
         return figures.drawn(self, figure)
 
     def text(self) -> str:
-        """Returns a table of the points' means, as the program prints it."""
+        """Returns a table of the points' means."""
         return self._inner.text()
+
+    def report(self) -> str:
+        """Returns what the program prints: the title, the points' means, and what the paper says beside them."""
+        return self._inner.report()
+
+    def html(self) -> str:
+        """Returns the report as a page with charts."""
+        return self._inner.html()
 
     def points(self, metric: str) -> List[Point]:
         """Returns each point with a summary of a metric, or of a formula over metrics."""
@@ -457,6 +477,15 @@ def _rounds(results: Results, stop_at: Interval) -> Iterable[List[int]]:
             factor = min(stop_at.missing(values[point][: done[point]]), 2.0)
             if factor > 1.0:
                 wanted[point] = min(max(done[point] + 1, math.ceil(done[point] * factor**2)), len(all))
+
+
+def _settings(given: Values) -> List[str]:
+    """Returns values as words of a command line."""
+    if isinstance(given, str):
+        raise TypeError("set takes a dictionary, or a list of words such as compress.ratio=0.8")
+    if isinstance(given, Mapping):
+        return [f"{path}={_toml(value)}" for path, value in given.items()]
+    return list(given or ())
 
 
 def _from_spec(spec: Spec) -> Scenario:

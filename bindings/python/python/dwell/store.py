@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import posixpath
-import tempfile
 import uuid
 from typing import Any, Dict, List, Optional, Tuple, Union
+
+from dwell._files import replace
 
 __all__ = ["Store"]
 
@@ -54,17 +55,8 @@ class Store:
         if self._fs:
             self._write_remotely(path, data)
             return
-        directory = os.path.dirname(path)
-        os.makedirs(directory, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=directory, prefix=".part-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(part, 0o644)
-            os.replace(part, path)
-        except BaseException:
-            os.unlink(part)
-            raise
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        replace(path, data)
 
     def _write_remotely(self, path: str, data: bytes) -> None:
         directory = posixpath.dirname(path)

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 
 from dwell import _dwell
 from dwell._dwell import CaptureError, Error, Table
+from dwell._files import replace
 
 __all__ = [
     "Analysis",
@@ -345,8 +346,7 @@ class Training:
         paths = []
         for name, data in files.items():
             path = os.path.join(directory, name)
-            with open(path, "wb") as file:
-                file.write(data)
+            replace(path, data)
             paths.append(path)
         return paths
 

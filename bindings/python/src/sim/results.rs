@@ -7,7 +7,8 @@ use arrow_array::{
     Array as _, ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, UInt64Array,
 };
 use arrow_schema::{ArrowError, Field};
-use dwell_figures::claims::Claim;
+use dwell_figures::claims::{self, Claim};
+use dwell_figures::page::Provenance;
 use dwell_sim::results::{self, Evaluation, Run, RunRecord, Store, Task};
 use dwell_sim::scenario::{Point, Scenario, Value};
 use pyo3::prelude::*;
@@ -91,6 +92,29 @@ impl Results {
     fn text(&self) -> String {
         let (store, code) = (self.store(), code_version());
         results::table(&Evaluation::new(&self.scenario, &store, &code)).to_text()
+    }
+
+    /// What the program prints after `dwell sim run`.
+    fn report(&self) -> String {
+        let (store, code) = (self.store(), code_version());
+        let evaluation = Evaluation::new(&self.scenario, &store, &code);
+        let table = results::table(&evaluation).to_text();
+        let mut text = format!("{}\n\n{table}", self.scenario.about.title);
+        let claims = results::claims(&evaluation);
+        if !claims.is_empty() {
+            text.push('\n');
+            text.push_str(&claims::to_table(&claims).to_text());
+        }
+        text
+    }
+
+    /// The report as a page.
+    fn html(&self) -> String {
+        let (store, code) = (self.store(), code_version());
+        let evaluations = [Evaluation::new(&self.scenario, &store, &code)];
+        let command = "dwell.sim".to_owned();
+        let provenance = Provenance { version: code.clone(), command, ..Provenance::default() };
+        results::page(&evaluations, provenance).to_html()
     }
 
     /// What the paper says beside the results, in JSON as the program prints it.

@@ -93,6 +93,10 @@ fn surveyed(
     if matches!(sides, SidesBy::Each) {
         return Ok((None, Vec::new()));
     }
+    // One capture has no twin.
+    if let (Some(sides), [] | [_]) = (sides.given(), places) {
+        return Ok((Some(Arc::new(sides)), Vec::new()));
+    }
     let mut survey = Survey::default();
     let mut left_out = Vec::new();
     // In their order, since the first of two captures with the same packets stays.
