@@ -31,7 +31,7 @@ def drive(port, packets):
     """A link and a compressor around a port; returns delays and counts, in virtual time."""
     events = [(at, 3, n) for n, (at, _) in enumerate(packets)]
     heapq.heapify(events)
-    sizes, delays, counts = {}, {}, {"compressed": 0, "dropped": 0}
+    delays, counts = {}, {"compressed": 0, "dropped": 0}
     port.link_ready(0)
     while events:
         now, kind, what = heapq.heappop(events)

@@ -119,6 +119,27 @@ def test_half_a_file_is_none_by_url(tmp_path, monkeypatch):
     assert store.read("a/b") == b"whole again" and os.listdir(tmp_path / "store/a") == ["b"]
 
 
+def test_files_are_read_in_their_order(tmp_path, monkeypatch):
+    store, read = Store(tmp_path), Store.read
+    names = [f"a/{n:03}" for n in range(100)]
+    for name in names:
+        store.write(name, name.encode())
+    at_once, most = set(), []
+
+    def slowly(self, name):
+        at_once.add(name)
+        most.append(len(at_once))
+        time.sleep(0.002 if name.endswith("0") else 0)
+        at_once.discard(name)
+        return read(self, name)
+
+    monkeypatch.setattr(Store, "read", slowly)
+    assert list(store.read_each(names)) == [name.encode() for name in names]
+    assert max(most) <= dwell.store.READS and list(store.read_each([])) == []
+    with pytest.raises(FileNotFoundError):
+        list(store.read_each([*names, "a/none"]))
+
+
 def test_a_store_may_be_a_url(expected):
     pytest.importorskip("fsspec")
     url = f"memory://sweep-{os.getpid()}"

@@ -217,7 +217,7 @@ def complain(what: str) -> None:
 def main(given: Optional[Sequence[str]] = None) -> int:
     """Runs a command line, and returns its exit code: 0, 1 if something failed, 2 for a wrong command line."""
     given = list(sys.argv[1:] if given is None else given)
-    parser = COMMANDS.get(tuple(given[:2]))  # type: ignore[call-overload]
+    parser = COMMANDS.get((given[0], given[1])) if len(given) > 1 else None
     if parser is None:
         top = overview()
         if given[:1] in (["-h"], ["--help"]):

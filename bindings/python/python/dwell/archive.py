@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import tempfile
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from dwell import _dwell
 from dwell.engines import Engine, Failed
@@ -81,12 +81,9 @@ def _analyzed(
     tasks: Sequence[Capture], engine: Engine, store: Store
 ) -> Tuple[Dict[str, Found], List[Unreadable]]:
     """Returns what is known of each capture by the name of its file, and those that can't be read."""
-    index = {name: name for name in store.names("captures")}
-    known = {}
-    for task in tasks:
-        meta = f"captures/{task.name}.meta.json"
-        if meta in index:
-            known[task.name] = Found(*json.loads(store.read(meta)))
+    there = set(store.names("captures"))
+    done = [task.name for task in tasks if _meta(task.name) in there]
+    known = {name: Found(*json.loads(data)) for name, data in zip(done, store.read_each(map(_meta, done)))}
     missing = [task for task in tasks if task.name not in known]
     # Long ones first, so that no worker is left alone with one at the end.
     missing.sort(key=lambda task: -task.size)
@@ -98,6 +95,11 @@ def _analyzed(
             known[missing[at].name] = ended
     unreadable = [Unreadable(task.place[0], failed[task.name]) for task in tasks if task.name in failed]
     return known, unreadable
+
+
+def _meta(name: str) -> str:
+    """Returns the name of the file that says what is known of a capture: it is written when the analysis is there."""
+    return f"captures/{name}.meta.json"
 
 
 def _once(
@@ -130,7 +132,7 @@ def analyze_one(task: Capture) -> Found:
     found = Found(file["name"], file["fingerprint"], file["frames"]["packets"])
     task.store.write(f"captures/{task.name}.json.gz", gzip.compress(data, 1, mtime=0))
     # Last: what has it is complete.
-    task.store.write(f"captures/{task.name}.meta.json", json.dumps(found).encode())
+    task.store.write(_meta(task.name), json.dumps(found).encode())
     return found
 
 
@@ -189,7 +191,7 @@ def _state(place: Place) -> Optional[List[Any]]:
         except OSError:
             return None
         return [status.st_size, status.st_mtime_ns]
-    file = source.__self__  # type: ignore[union-attr]
+    file = source.__self__  # type: ignore[attr-defined]
     information = file.fs.info(file.path)
     for key in ("ETag", "etag", "md5", "mtime", "LastModified", "created"):
         if key in information:

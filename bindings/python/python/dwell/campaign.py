@@ -35,10 +35,8 @@ def restore(results: Results, store: Store) -> None:
     import pyarrow.parquet as parquet
 
     wanted = {task.key for task in results.scenario.tasks}
-    for name in store.names(_directory()):
-        if not name.endswith(".parquet"):
-            continue
-        data = store.read(name)
+    names = [name for name in store.names(_directory()) if name.endswith(".parquet")]
+    for data in store.read_each(names):
         keys = parquet.read_table(io.BytesIO(data), columns=["key"])["key"].to_pylist()
         if wanted.isdisjoint(keys):
             continue

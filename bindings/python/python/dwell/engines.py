@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from concurrent import futures
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from dwell._dwell import Error
 
@@ -104,9 +104,8 @@ class _Executor(Engine):
                 return
             done, _ = futures.wait(running, return_when=futures.FIRST_COMPLETED)
             for future in done:
-                error = future.exception()
-                at = running.pop(future)
-                yield at, Failed(f"its worker ended: {error!r}") if error else future.result()
+                at, failure = running.pop(future), future.exception()
+                yield at, Failed(f"its worker ended: {failure!r}") if failure else future.result()
 
 
 _here = threading.local()

@@ -192,7 +192,7 @@ class Scenario:
 class Summary(NamedTuple):
     """The runs of a point together."""
 
-    count: int
+    count: int  # type: ignore[assignment]
     mean: float
     confidence: Optional[float]
     """Half of the 95 % interval of the mean (Student's t); none of one run."""
@@ -233,9 +233,11 @@ class Interval:
     def missing(self, values: Sequence[float]) -> float:
         """Returns the factor by which the interval of these values is too wide; 1 or less if it is not."""
         summary = _dwell.summary(values)
-        if summary is None or summary[2] is None:
+        if summary is None:
             return math.inf
         _, mean, half, _, _ = summary
+        if half is None:
+            return math.inf
         allowed = max(self.absolute or 0.0, (self.relative or 0.0) * abs(mean))
         if half <= allowed:
             return 1.0
@@ -504,9 +506,9 @@ def _base(source: Source) -> Spec:
     name = os.fspath(source)
     if "\n" in name:
         return Spec(name, "scenario", "scenario", (), False, ())
-    text = _dwell.scenario_text(name)
-    if text is not None:
-        return Spec(text, f"{name}.toml", name, (), False, ())
+    carried = _dwell.scenario_text(name)
+    if carried is not None:
+        return Spec(carried, f"{name}.toml", name, (), False, ())
     if not os.path.exists(name) and not name.endswith(".toml"):
         raise ScenarioError(
             f'there is no scenario "{name}": dwell.sim.names() lists those that need no file'

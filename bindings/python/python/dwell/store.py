@@ -10,10 +10,12 @@ A store has files that are written once, whole, under names that follow from wha
 
 from __future__ import annotations
 
+import collections
 import os
 import posixpath
 import uuid
-from typing import Any, Dict, List, Optional, Tuple, Union
+from concurrent import futures
+from typing import Any, Deque, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from dwell._files import replace
 
@@ -23,6 +25,9 @@ OBJECTS = frozenset(
     ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "ocilake", "oss", "memory"]
 )
 """Protocols of fsspec whose objects appear when they are complete. Files of all others are moved to their names."""
+
+READS = 16
+"""So many files are read at once."""
 
 
 class Store:
@@ -81,6 +86,17 @@ class Store:
             return self._fs.cat_file(path)
         with open(path, "rb") as file:
             return file.read()
+
+    def read_each(self, names: Iterable[str]) -> Iterator[bytes]:
+        """Yields the contents of files, in their order. Some are read at once: far away, waiting is what takes time."""
+        with futures.ThreadPoolExecutor(READS) as readers:
+            reading: Deque["futures.Future[bytes]"] = collections.deque()
+            for name in names:
+                reading.append(readers.submit(self.read, name))
+                if len(reading) >= 2 * READS:
+                    yield reading.popleft().result()
+            while reading:
+                yield reading.popleft().result()
 
     def names(self, directory: str) -> List[str]:
         """Returns the names of the files in a directory, none if there is none."""

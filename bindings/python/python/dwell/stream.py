@@ -20,7 +20,7 @@ import io
 import socket
 from typing import Any, Optional
 
-from dwell._dwell import Error, Receiver, Sender
+from dwell._dwell import Receiver, Sender
 
 __all__ = ["AsyncReader", "AsyncWriter", "Reader", "Writer", "Receiver", "Sender"]
 

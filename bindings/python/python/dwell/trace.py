@@ -13,6 +13,7 @@ fsspec opens (``s3://…``). Numbers are those of ``dwell trace``.
 
 from __future__ import annotations
 
+import builtins
 import glob
 import json
 import os
@@ -67,7 +68,7 @@ class Analysis:
         """The captures that others have the same packets as."""
 
     @classmethod
-    def from_json(cls, data: Union[bytes, str, "os.PathLike[str]"]) -> "Analysis":
+    def from_json(cls, data: Union[builtins.bytes, str, "os.PathLike[str]"]) -> "Analysis":
         """Reads an analysis: JSON as bytes, or the path of a file that ``dwell trace analyze --out`` wrote."""
         if not isinstance(data, bytes):
             with open(data, "rb") as file:
@@ -95,7 +96,7 @@ class Analysis:
         """What the traffic says about a link: the same as in ``dwell trace analyze --json``."""
         return json.loads(self._inner.verdict_json())
 
-    def to_json(self) -> bytes:
+    def to_json(self) -> builtins.bytes:
         """Returns the line of JSON that ``dwell trace analyze --json`` prints."""
         return self._inner.json()
 
