@@ -508,11 +508,14 @@ impl Engine {
         }
     }
 
-    fn take_results(&mut self) {
+    /// Takes what workers have done; false if that is nothing.
+    fn take_results(&mut self) -> bool {
         while let Some(trial) = self.env.trials.finished() {
             self.node.tried(Clock::now(), &trial);
         }
+        let mut is_any = false;
         while let Some(job) = self.env.workers.finished() {
+            is_any = true;
             match job {
                 Job::Batch(done) => {
                     let peer = done.ticket.peer;
@@ -528,6 +531,7 @@ impl Engine {
                 }
             }
         }
+        is_any
     }
 
     fn touch(&mut self, peer: usize) {

@@ -81,6 +81,8 @@ pub(super) struct Flows {
     begin_at: Option<Instant>,
     /// When the batch that is being compressed should be done.
     done_at: Instant,
+    /// What the latest batch was expected to take.
+    job_cost_ns: u64,
     held: Held,
     spare: Vec<Vec<Entry>>,
 }
@@ -102,6 +104,7 @@ impl Flows {
             batches: Shrunk::default(),
             begin_at: None,
             done_at: Instant::ZERO,
+            job_cost_ns: 0,
             held: Held::default(),
             spare: Vec::new(),
         }

@@ -43,6 +43,16 @@ impl Engine {
                     self.touched.push(peer);
                 }
             }
+            self.go_on();
+        }
+    }
+
+    /// What workers have done meanwhile is taken at once: a context's next batch waits for it.
+    fn go_on(&mut self) {
+        if self.take_results() {
+            for peer in std::mem::take(&mut self.touched) {
+                self.node.pump(&mut self.env, peer);
+            }
         }
     }
 

@@ -108,15 +108,16 @@ impl Compressors {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// There is work, or nothing more to come.
-    news: Condvar,
+    /// For each thread: there is work for it, or nothing more to come.
+    news: Vec<Condvar>,
 }
 
 #[derive(Debug)]
 struct State {
     queue: FairQueue<Job>,
-    /// The number of threads that wait for work.
-    idle: usize,
+    /// The threads that wait for work. The one that began to wait last is the first to have some: what a context
+    /// refers to is in the cache of the core that compressed its last batch.
+    idle: Vec<usize>,
     is_over: bool,
 }
 
@@ -125,7 +126,9 @@ impl Shared {
     /// take long to decode has part of the machine, never all of it.
     fn new(threads_max: usize) -> Self {
         let queue = FairQueue::new(threads_max / 2);
-        Self { state: Mutex::new(State { queue, idle: 0, is_over: false }), news: Condvar::new() }
+        let state = State { queue, idle: Vec::with_capacity(threads_max), is_over: false };
+        let news = std::iter::repeat_with(Condvar::new).take(threads_max).collect();
+        Self { state: Mutex::new(state), news }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -133,15 +136,22 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until there may be work for this thread.
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>, thread: usize) -> MutexGuard<'a, State> {
+        state.idle.push(thread);
+        while !state.is_over && state.idle.contains(&thread) {
+            state = self.news[thread].wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
     /// What a thread does until the end.
-    fn work(&self, finish: &Sender<Job>, waker: &Waker) {
+    fn work(&self, thread: usize, finish: &Sender<Job>, waker: &Waker) {
         let mut compressors = Compressors::default();
         let mut state = self.lock();
         while !state.is_over {
             let Some(mut charged) = state.queue.pop() else {
-                state.idle += 1;
-                state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.idle -= 1;
+                state = self.wait(state, thread);
                 continue;
             };
             drop(state);
@@ -201,11 +211,12 @@ impl Workers {
     fn start_one(&mut self) -> io::Result<()> {
         let (shared, finish, waker) =
             (Arc::clone(&self.shared), self.finish.clone(), self.waker.clone());
+        let number = self.threads.len();
         let thread = std::thread::Builder::new().name("dwell-worker".into()).spawn(move || {
             if let Err(error) = privilege::give_up_all() {
                 tracing::warn!("a thread that only computes keeps its privileges: {error}");
             }
-            shared.work(&finish, &waker);
+            shared.work(number, &finish, &waker);
         })?;
         self.threads.push(thread);
         Ok(())
@@ -226,7 +237,7 @@ impl Workers {
     pub(super) fn submit(&mut self, job: Job) -> Option<Job> {
         let all_are_busy = {
             let state = self.shared.lock();
-            state.queue.len() >= state.idle
+            state.queue.len() >= state.idle.len()
         };
         if all_are_busy && self.threads.len() < self.threads_max {
             let started = self.start_one();
@@ -238,13 +249,18 @@ impl Workers {
         if self.threads.is_empty() {
             return Some(job);
         }
-        self.shared.lock().queue.push(Waiting {
+        let mut state = self.shared.lock();
+        state.queue.push(Waiting {
             peer: job.peer(),
             cost_ns: job.cost_ns(),
             is_imposed: job.is_imposed(),
             job,
         });
-        self.shared.news.notify_one();
+        let thread = state.idle.pop();
+        drop(state);
+        if let Some(thread) = thread {
+            self.shared.news[thread].notify_one();
+        }
         None
     }
 
@@ -262,7 +278,7 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
-        self.shared.news.notify_all();
+        self.shared.news.iter().for_each(Condvar::notify_one);
         for thread in self.threads.drain(..) {
             // It ends with the job that it is at.
             let _ = thread.join();

@@ -133,11 +133,20 @@ impl Flows {
         *entry.may_try.get_or_insert_with(|| common.may_try(key.0, key.1))
     }
 
+    /// The most bytes that wait for the link when a batch is begun: what the link sends while a batch like the
+    /// last is compressed. With less, compressor and link would work in turns and not at once; with more, what
+    /// waits would be chosen sooner than it need be. It is a frame at least.
+    fn ready_bytes_max(&self, common: &Common) -> u64 {
+        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
+        let job_ns = self.job_cost_ns.saturating_add(LEAD_NS);
+        let job_bytes = common.config.rate.map_or(0, |rate| rate.bytes_in_ns(job_ns));
+        frame_bytes.max(job_bytes)
+    }
+
     /// Chooses a batch and gives it to the compressor, if it is time for the next; false if not.
     pub(super) fn begin(&mut self, common: &mut Common, now: Instant) -> bool {
         self.begin_at = None;
-        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
-        if self.compressing().is_some() || self.ready_bytes > frame_bytes {
+        if self.compressing().is_some() || self.ready_bytes > self.ready_bytes_max(common) {
             return false;
         }
         // What goes at once waits for the link only.
@@ -286,7 +295,7 @@ impl Flows {
         let context = common.config.scheme.has_contexts().then_some(first.group);
         let action = common.begin_job(unit.original_bytes(), first.learned_as(), context);
         if let Action::Compress(job) = action {
-            self.done_at = now + job.cost_ns;
+            (self.done_at, self.job_cost_ns) = (now + job.cost_ns, job.cost_ns);
             self.held.spend(job.cost_ns);
         }
         self.next = Some(action);
