@@ -127,6 +127,9 @@ impl Port {
                 let known = common.end_job(job);
                 debug_assert!(known, "{job:?} is not under way");
                 if known {
+                    if let Store::Flows(flows) = &mut self.store {
+                        flows.done(now);
+                    }
                     on_store!(&mut self.store, store => store.compressed(common, outcome, took_ns));
                 }
             }

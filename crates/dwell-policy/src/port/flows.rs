@@ -22,6 +22,7 @@
 //! Order is kept within each flow. Batches of a group leave in the order in which they were compressed.
 
 mod batch;
+mod bulk;
 mod codel;
 mod frame;
 mod held;
@@ -33,6 +34,7 @@ mod unit;
 use std::collections::VecDeque;
 
 use dwell_base::Instant;
+use dwell_base::time::MILLI_NS;
 
 use super::common::Common;
 use crate::account::{Bypass, Count, DropReason};
@@ -41,6 +43,7 @@ use crate::event::{LostBatch, Outcome};
 use crate::packet::{ClassKey, Packet, PacketId};
 use crate::scheme::{Gather, Queue, Select};
 use batch::learn;
+use bulk::Bulk;
 use codel::Grant;
 use held::Held;
 use lanes::{First, Lanes};
@@ -48,6 +51,9 @@ use unit::{Entry, Shrunk, Unit, unit_bytes};
 
 /// A packet of less than this, alone, is not worth a batch.
 const ALONE_BYTES_MIN: u64 = 256;
+
+/// A batch that came out of the compressor so much later than expected, or more: others may be as late.
+const LATE_NS_MAX: u64 = 2 * MILLI_NS;
 
 /// How large batches become.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +68,7 @@ struct Room {
 pub(super) struct Flows {
     gather: Gather,
     lanes: Lanes,
+    bulk: Bulk,
     grant: Grant,
     room: Room,
     chosen: VecDeque<Unit>,
@@ -83,6 +90,9 @@ pub(super) struct Flows {
     done_at: Instant,
     /// What the latest batch was expected to take.
     job_cost_ns: u64,
+    /// How late batches come, beyond what they were expected to take: who compresses them has to be woken, and may
+    /// have others to serve.
+    late_ns: u64,
     held: Held,
     spare: Vec<Vec<Entry>>,
 }
@@ -92,6 +102,7 @@ impl Flows {
         Self {
             gather,
             lanes: Lanes::new(),
+            bulk: Bulk::default(),
             grant: Grant::default(),
             room: Room::default(),
             chosen: VecDeque::new(),
@@ -105,6 +116,7 @@ impl Flows {
             begin_at: None,
             done_at: Instant::ZERO,
             job_cost_ns: 0,
+            late_ns: 0,
             held: Held::default(),
             spare: Vec::new(),
         }
@@ -149,8 +161,9 @@ impl Flows {
             Some(reason) => Some(reason),
             None => packet.looks_random.then_some(Bypass::Random),
         };
-        // Who has packets waiting need not be looked for among what is being sent.
-        let is_known = !self.lanes.has(packet.flow) && self.has_chosen(packet.flow);
+        // Who has packets waiting need not be looked for among what is being sent, nor among those that had.
+        let is_known = !self.lanes.has(packet.flow)
+            && (self.has_chosen(packet.flow) || self.bulk.has(now, packet.flow));
         let entry = Entry {
             id: packet.id,
             bytes: packet.bytes,
@@ -166,7 +179,8 @@ impl Flows {
             was_seen: false,
             may_try: None,
         };
-        self.lanes.push(entry, is_known);
+        let waiting_bytes = self.lanes.push(entry, is_known);
+        self.bulk.note(now, packet.flow, waiting_bytes);
         self.held.arrived(now, packet.max_wait_ns);
         while let Some(reason) = self.excess(common) {
             let Some(entry) = self.lanes.pop_fattest() else { return };
@@ -222,6 +236,12 @@ impl Flows {
         self.ready_bytes += unit_bytes(common, &unit);
         self.chosen.push_front(unit);
         true
+    }
+
+    /// A batch is about to come out of the compressor.
+    pub(super) fn done(&mut self, now: Instant) {
+        let late_ns = now.since_ns(self.done_at.before_ns(self.late_ns));
+        self.late_ns = late_ns.max(self.late_ns - self.late_ns / 8).min(LATE_NS_MAX);
     }
 
     /// The batch came out of the compressor.

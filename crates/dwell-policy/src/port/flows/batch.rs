@@ -103,7 +103,8 @@ impl Flows {
         }
         let (flow, class) = first.learned_as();
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let needed_ns = common.estimate(flow, class, bytes).cost_ns.saturating_add(LEAD_NS);
+        let needed_ns = common.estimate(flow, class, bytes).cost_ns;
+        let needed_ns = needed_ns.saturating_add(self.late_ns + LEAD_NS);
         let ahead_bytes = common.link.ahead_bytes + common.backlog_bytes(ready_bytes);
         let ahead_ns = rate.transmission_ns(ahead_bytes);
         (ahead_ns > needed_ns).then(|| now + (ahead_ns - needed_ns))
@@ -138,7 +139,7 @@ impl Flows {
     /// waits would be chosen sooner than it need be. It is a frame at least.
     fn ready_bytes_max(&self, common: &Common) -> u64 {
         let frame_bytes = u64::from(common.config.frame.units_bytes_max);
-        let job_ns = self.job_cost_ns.saturating_add(LEAD_NS);
+        let job_ns = self.job_cost_ns.saturating_add(self.late_ns + LEAD_NS);
         let job_bytes = common.config.rate.map_or(0, |rate| rate.bytes_in_ns(job_ns));
         frame_bytes.max(job_bytes)
     }
@@ -295,7 +296,8 @@ impl Flows {
         let context = common.config.scheme.has_contexts().then_some(first.group);
         let action = common.begin_job(unit.original_bytes(), first.learned_as(), context);
         if let Action::Compress(job) = action {
-            (self.done_at, self.job_cost_ns) = (now + job.cost_ns, job.cost_ns);
+            self.done_at = now + job.cost_ns.saturating_add(self.late_ns);
+            self.job_cost_ns = job.cost_ns;
             self.held.spend(job.cost_ns);
         }
         self.next = Some(action);

@@ -103,8 +103,9 @@ impl Lanes {
         self.by_flow.contains_key(&flow)
     }
 
-    /// Puts a packet into the queue of its flow. If it has no turns yet, one of which packets are being sent is not new.
-    pub(super) fn push(&mut self, entry: Entry, is_known: bool) {
+    /// Puts a packet into the queue of its flow, and returns the bytes that wait there. If it has no turns yet, one
+    /// that is known is not new.
+    pub(super) fn push(&mut self, entry: Entry, is_known: bool) -> u64 {
         let at = match self.by_flow.get(&entry.flow) {
             Some(&at) => at,
             None => self.make(entry.flow),
@@ -124,6 +125,7 @@ impl Lanes {
         lane.queue.push_back(entry);
         self.packets += 1;
         self.bytes += u64::from(entry.bytes);
+        lane.bytes
     }
 
     fn make(&mut self, flow: u64) -> u32 {
