@@ -392,7 +392,6 @@ impl FlowHistories {
         if own.shrunk.from < COMPARED_BYTES {
             return;
         }
-        let is_better = own.shrunk.is_better_than(own.before);
         own.is_kept = true;
         let (shared, own) = (*shared, *own);
         let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) else { return };
