@@ -6,17 +6,27 @@
 //! would bring is not guessed: now and then they are *tried* on what went through the context, beside the
 //! traffic, and what is measured of the one in use says how much of that comes true.
 
+#[cfg(test)]
+mod tests;
+
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 
 use super::bound::CodecPoint;
-use super::{Processor, TrialBudget};
+use super::{Carried, Processor, TrialBudget};
 
-/// Another codec has to carry so many times more.
+/// Another codec has to carry so many times more: what codecs cost varies.
 const GAIN_MIN: f64 = 1.03;
+/// Where there is time enough with both, only what they leave counts, and that of the same bytes does not vary. It is
+/// enough where they take this part of it.
+const GAIN_MIN_IN_TIME: f64 = 1.01;
+const ENOUGH_PART: f64 = 0.5;
 /// That has to be so for this long: what is measured varies.
 const BETTER_NS_MIN: u64 = SECOND_NS / 4;
-/// A codec is used for so long at least, ...
+/// Where another carries so many times more, it need not wait for as long.
+const LARGE_GAIN: f64 = 1.1;
+const MUCH_BETTER_NS_MIN: u64 = SECOND_NS / 10;
+/// A codec is used for so long at least, and half of that before one that carries so much more, ...
 const USED_NS_MIN: u64 = SECOND_NS;
 /// ... and twice as long each time that one comes back which was used before: where several are about as good, what is
 /// measured would have them take turns. Half as long each time that none was better for so long, and a minute at least.
@@ -92,24 +102,15 @@ struct Candidate<C> {
     cost_ns: f64,
     /// None before it was tried.
     ratio: Option<f64>,
-    /// How many times its cost and its ratio really were what they were when it was tried, and when.
-    truth: Option<(Instant, Truth)>,
+    /// How many times its cost really was what it was when it was tried, where nothing else is in the processor's caches,
+    /// and when.
+    truth: Option<(Instant, f64)>,
 }
 
-/// By what factors cost and ratio in use differ from those in trials, where nothing else is in the processor's
-/// caches, and less can be referred to.
-#[derive(Clone, Copy, Debug)]
-struct Truth {
-    cost: f64,
-    ratio: f64,
-}
-
-impl Truth {
-    fn of(is: CodecPoint, was: CodecPoint) -> Self {
-        let within = |times: f64| times.clamp(1.0 / TRUE_MAX, TRUE_MAX);
-        let cost = if was.cost_ns > 0.0 { is.cost_ns / was.cost_ns } else { 1.0 };
-        Self { cost: within(cost), ratio: within(is.ratio / was.ratio) }
-    }
+/// Returns by what factor something in use differs from what it was in trials.
+fn truth(is: f64, was: f64) -> f64 {
+    let times = is / was;
+    if times.is_finite() { times.clamp(1.0 / TRUE_MAX, TRUE_MAX) } else { 1.0 }
 }
 
 /// That under which the choice was made: bytes a second, the ratio of what was tried, and processors.
@@ -190,7 +191,8 @@ pub struct CodecPick<C> {
 }
 
 impl<C: Copy + PartialEq> CodecPick<C> {
-    /// Makes a choice among these codecs, which begins with `first`, one of them.
+    /// Makes a choice among these codecs, of which those that are alike are next to each other. It begins with `first`, one of
+    /// them.
     pub fn new(assumed: &[Assumed<C>], first: C) -> Self {
         let of = |&Assumed { codec, cost_ns }: &Assumed<C>| Candidate {
             codec,
@@ -300,7 +302,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let all = self.candidates.iter().enumerate();
         let list: Vec<_> = all.filter(may_be_better).map(|(_, it)| it.codec).collect();
         self.is_trying = !list.is_empty();
-        (self.bytes, self.ratio_then) = (0, self.measured().map(|it| it.ratio));
+        (self.bytes, self.ratio_then) = (0, measured.map(|it| it.ratio));
         (self.tried_at, self.link_then, self.drift) = (Some(now), link, None);
         list
     }
@@ -347,18 +349,44 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         }
     }
 
-    /// Returns the bytes a second that a codec carries over the link, if it was tried; by what is measured of the
-    /// one in use, what was tried comes true more or less.
-    fn carried(&self, link: f64, at: usize) -> Option<f64> {
-        let tried = self.candidates[at].point()?;
-        let is_known = at == self.present || self.candidates[at].truth.is_some();
-        let of = self.candidates.get(if is_known { at } else { self.present })?;
-        let truth = of.truth.map_or(Truth { cost: 1.0, ratio: 1.0 }, |it| it.1);
-        let ratio = (tried.ratio * truth.ratio).min(1.0);
-        Some(self.processor.carried(link, CodecPoint::new(tried.cost_ns * truth.cost, ratio)).rate)
+    /// Returns how the cost of a codec comes true; as that of the nearest one of which it is known, if of itself it is not.
+    fn cost_truth(&self, at: usize) -> f64 {
+        let all = self.candidates.iter().enumerate();
+        let known = all.filter_map(|(other, it)| Some((other, it.truth?.1)));
+        known.min_by_key(|it| it.0.abs_diff(at)).map_or(1.0, |it| it.1)
     }
 
-    /// Notes how what was tried comes true of the codec in use, and forgets what was so of others long ago.
+    /// Returns how many times more is left in use than in trials. That is most of all because something else comes now
+    /// than what was tried, and so the same for all codecs: what one left of other bytes says nothing of the others.
+    fn ratio_truth(&self) -> f64 {
+        let tried = self.candidates.get(self.present).and_then(|it| it.ratio);
+        self.measured().zip(tried).map_or(1.0, |(is, was)| truth(is.ratio, was))
+    }
+
+    /// Returns what a codec is believed to cost and to leave now, if it was tried.
+    fn believed(&self, at: usize) -> Option<CodecPoint> {
+        let tried = self.candidates[at].point()?;
+        let ratio = (tried.ratio * self.ratio_truth()).min(1.0);
+        Some(CodecPoint::new(tried.cost_ns * self.cost_truth(at), ratio))
+    }
+
+    /// Returns what a codec carries over the link, if it was tried.
+    fn carried(&self, link: f64, at: usize) -> Option<Carried> {
+        Some(self.processor.carried(link, self.believed(at)?))
+    }
+
+    /// Returns how many times more the one of two codecs has to carry, which carry so much.
+    fn gain_min(&self, codecs: [usize; 2], carried: [Carried; 2]) -> f64 {
+        let processors = ENOUGH_PART * self.processor.processors();
+        let is_in_time = |(&at, it): (&usize, &Carried)| {
+            let cost = self.believed(at).map_or(f64::INFINITY, |it| it.cost_ns / 1e9);
+            it.compressed >= it.rate * (1.0 - 1e-6) && it.compressed * cost <= processors
+        };
+        let are_in_time = codecs.iter().zip(&carried).all(is_in_time);
+        if are_in_time { GAIN_MIN_IN_TIME } else { GAIN_MIN }
+    }
+
+    /// Notes how the cost that was tried comes true of the codec in use, and forgets what was so of others long ago.
     fn learn_truth(&mut self, now: Instant) {
         for candidate in &mut self.candidates {
             candidate.truth = candidate.truth.filter(|it| now.since_ns(it.0) < TRUE_NS);
@@ -367,7 +395,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         if let Some(candidate) = self.candidates.get_mut(self.present)
             && let (Some(is), Some(was)) = (measured, candidate.point())
         {
-            candidate.truth = Some((now, Truth::of(is, was)));
+            candidate.truth = Some((now, truth(is.cost_ns, was.cost_ns)));
         }
     }
 
@@ -387,16 +415,24 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let possible =
             (0..self.candidates.len()).filter(|&at| is_possible(self.candidates[at].codec));
         let all = possible.filter_map(|at| Some((self.carried(link, at)?, at)));
-        let best = all.max_by(|a, b| a.0.total_cmp(&b.0));
+        let best = all.max_by(|a, b| a.0.rate.total_cmp(&b.0.rate));
         let needed = self.carried(link, self.present).filter(|_| can_stay);
         match (best, needed) {
-            (Some((most, at)), Some(needed)) if at != self.present && most > GAIN_MIN * needed => {
+            (Some((most, at)), Some(needed))
+                if at != self.present
+                    && most.rate
+                        > self.gain_min([at, self.present], [most, needed]) * needed.rate =>
+            {
                 let before = self.better.filter(|it| it.0 == at);
                 let (_, since) = *self.better.insert(before.unwrap_or((at, now)));
                 let is_first = self.since == Instant::ZERO;
-                let is_better = now.since_ns(since) >= BETTER_NS_MIN;
+                let (better_ns, used_ns) = match most.rate > LARGE_GAIN * needed.rate {
+                    true => (MUCH_BETTER_NS_MIN, self.used_ns_min / 2),
+                    false => (BETTER_NS_MIN, self.used_ns_min),
+                };
+                let is_better = now.since_ns(since) >= better_ns;
                 self.calm_since = now;
-                if is_first || is_better && now.since_ns(self.since) >= self.used_ns_min {
+                if is_first || is_better && now.since_ns(self.since) >= used_ns {
                     self.use_(now, at);
                 }
             }
@@ -439,7 +475,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     }
 
     fn use_(&mut self, now: Instant, at: usize) {
-        let (is, was) = (self.candidates[at].point(), self.candidates[self.present].point());
+        let (is, was) = (self.believed(at), self.believed(self.present));
         // What is measured goes on as if it had been this one.
         if let (Some(is), Some(was)) = (is, was) {
             self.took_ns *= is.cost_ns / was.cost_ns.max(0.01);
@@ -463,237 +499,4 @@ impl<C: Copy + PartialEq> CodecPick<C> {
 /// Returns true if something is more than so many times larger or smaller than it was.
 fn differs(times: f64, most: f64) -> bool {
     !(1.0 / most..=most).contains(&times)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn carried(link: f64, point: CodecPoint) -> f64 {
-        Processor::default().carried(link, point).rate
-    }
-
-    /// Levels of growing cost and falling ratio: 0 to 4.
-    const COSTS: [f64; 5] = [4.0, 12.0, 25.0, 80.0, 250.0];
-    const RATIOS: [f64; 5] = [0.45, 0.38, 0.36, 0.34, 0.28];
-    const MBIT: f64 = 125_000.0;
-
-    fn pick() -> CodecPick<usize> {
-        let assumed: Vec<_> =
-            COSTS.iter().enumerate().map(|(codec, &cost_ns)| Assumed { codec, cost_ns }).collect();
-        CodecPick::new(&assumed, 0)
-    }
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_ns(ms * 1_000_000)
-    }
-
-    /// Traffic, trials and reviews for so long; a codec takes `slow` times longer than in trials, and leaves
-    /// `hard` times more. Returns the codecs in use, each time that there was another.
-    fn run(
-        pick: &mut CodecPick<usize>,
-        (from_ms, to_ms): (u64, u64),
-        link: f64,
-        (slow, hard): (f64, f64),
-    ) -> Vec<(u64, usize)> {
-        let mut used = vec![(from_ms, pick.present().unwrap())];
-        for ms in (from_ms..to_ms).step_by(10) {
-            let codec = pick.present().unwrap();
-            let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
-            pick.compressed(10_000, left as u64, (slow * COSTS[codec] * 10_000.0) as u64);
-            let list = pick.due_trial(at(ms), Some(link), |_| true);
-            let results: Vec<_> = list
-                .iter()
-                .map(|&codec| Tried { codec, point: CodecPoint::new(COSTS[codec], RATIOS[codec]) })
-                .collect();
-            if !results.is_empty() {
-                pick.tried(at(ms), &results, 30_000_000);
-            }
-            let now = pick.review(at(ms), Some(link), |_| true).unwrap();
-            if now != used.last().unwrap().1 {
-                used.push((ms, now));
-            }
-        }
-        used
-    }
-
-    /// The codec that the linear programme has beside raw.
-    fn best(link: f64, slow: f64) -> usize {
-        let of = |&at: &usize| carried(link, CodecPoint::new(slow * COSTS[at], RATIOS[at]));
-        (0..5).max_by(|a, b| of(a).total_cmp(&of(b))).unwrap()
-    }
-
-    #[test]
-    fn each_rate_has_its_codec_within_a_second() {
-        let mut found = Vec::new();
-        for mbit in [1.0, 10.0, 50.0, 200.0, 1_000.0, 10_000.0] {
-            let used = run(&mut pick(), (1, 20_000), mbit * MBIT, (1.0, 1.0));
-            assert!(used.len() <= 2 && used.iter().all(|it| it.0 < 1_000), "{mbit}: {used:?}");
-            let last = used.last().unwrap().1;
-            let is = carried(mbit * MBIT, CodecPoint::new(COSTS[last], RATIOS[last]));
-            let bound = best(mbit * MBIT, 1.0);
-            let most = carried(mbit * MBIT, CodecPoint::new(COSTS[bound], RATIOS[bound]));
-            assert!(GAIN_MIN * is >= most, "{mbit}: {last} {bound}");
-            found.push(last);
-        }
-        assert!(found.is_sorted_by(|a, b| a >= b) && found[0] == 4 && found[5] == 0, "{found:?}");
-    }
-
-    #[test]
-    fn it_follows_the_rate_and_what_compressing_really_takes() {
-        let mut pick = pick();
-        run(&mut pick, (1, 5_000), 5.0 * MBIT, (1.0, 1.0));
-        assert_eq!(pick.present(), Some(4));
-        let used = run(&mut pick, (5_000, 10_000), 500.0 * MBIT, (1.0, 1.0));
-        assert!(used.len() == 2 && used[1].0 < 6_000, "{used:?}");
-        assert_eq!(pick.present(), Some(best(500.0 * MBIT, 1.0)));
-        run(&mut pick, (10_000, 15_000), 5.0 * MBIT, (1.0, 1.0));
-        assert_eq!(pick.present(), Some(4));
-        // A processor that is three times as slow as in trials.
-        run(&mut pick, (15_000, 20_000), 5.0 * MBIT, (3.0, 1.0));
-        assert_eq!(pick.present(), Some(best(5.0 * MBIT, 3.0)));
-        // A quota: the same processor time, ten times the time.
-        pick.set_processor(Processor::slowed(10.0));
-        run(&mut pick, (20_000, 25_000), 5.0 * MBIT, (1.0, 1.0));
-        assert_eq!(pick.present(), Some(best(5.0 * MBIT, 10.0)));
-    }
-
-    /// What may be had of the processor, or the link's rate, alternates each half minute. Returns the least that is carried
-    /// of what the best codec would, in a turn after the first few.
-    fn least_of_turns(turns: [(f64, f64); 2]) -> f64 {
-        let (mut pick, mut least) = (pick(), f64::INFINITY);
-        for turn in 0..24_u64 {
-            let (mbit, slowdown) = turns[turn as usize % 2];
-            pick.set_processor(Processor::slowed(slowdown));
-            let of = |codec: usize| {
-                carried(mbit * MBIT, CodecPoint::new(slowdown * COSTS[codec], RATIOS[codec]))
-            };
-            let (mut sum, from_ms) = (0.0, 30_000 * turn);
-            for ms in (from_ms..from_ms + 30_000).step_by(50) {
-                run(&mut pick, (ms + 1, ms + 51), mbit * MBIT, (1.0, 1.0));
-                sum += of(pick.present().unwrap());
-            }
-            if turn >= 4 {
-                least = least.min(sum / 600.0 / of(best(mbit * MBIT, slowdown)));
-            }
-        }
-        least
-    }
-
-    #[test]
-    fn what_alternates_is_followed_each_time() {
-        let least = [
-            [(5.0, 1.0), (5.0, 20.0)],
-            [(40.0, 1.0), (40.0, 8.0)],
-            [(20.0, 1.0), (30.0, 1.0)],
-            [(60.0, 1.0), (100.0, 1.0)],
-        ]
-        .map(least_of_turns);
-        assert!(least.iter().all(|&least| least > 0.93), "{least:?}");
-    }
-
-    /// Two codecs that are better by turns in what is measured, every second, for ten minutes; then one of them for longer.
-    #[test]
-    fn holds_grow_where_codecs_take_turns_and_shrink_where_it_is_calm() {
-        let mut pick = pick();
-        let mut changes = Vec::new();
-        for turn in 0..600 {
-            let slow = if turn % 2 == 0 { 1.0 } else { 1.9 };
-            let from_ms = 1_000 * turn + 1;
-            let used = run(&mut pick, (from_ms, from_ms + 1_000), 60.0 * MBIT, (slow, 1.0));
-            changes.extend(used.into_iter().skip(1));
-        }
-        assert!((2..20).contains(&changes.len()), "{changes:?}");
-        let grown = pick.used_ns_min;
-        assert!(grown > 16 * USED_NS_MIN, "{grown}");
-        run(&mut pick, (600_001, 1_800_000), 60.0 * MBIT, (1.0, 1.0));
-        assert!(pick.used_ns_min < 2 * USED_NS_MIN);
-    }
-
-    #[test]
-    fn trials_take_a_small_part_of_the_time_and_come_again_for_other_content() {
-        let mut pick = pick();
-        let trials = |pick: &mut CodecPick<usize>, from: u64, to: u64, hard: f64| {
-            let mut trials = Vec::new();
-            for ms in (from..to).step_by(10) {
-                let codec = pick.present().unwrap();
-                let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
-                pick.compressed(10_000, left as u64, (COSTS[codec] * 10_000.0) as u64);
-                if !pick.due_trial(at(ms), Some(10.0 * MBIT), |_| true).is_empty() {
-                    pick.tried(at(ms), &[], 40_000_000);
-                    trials.push(ms);
-                }
-            }
-            trials
-        };
-        let first = trials(&mut pick, 1, 120_000, 1.0);
-        assert!((6..12).contains(&first.len()), "{first:?}");
-        let last = *first.last().unwrap();
-        let next = trials(&mut pick, last + 10_000, last + 13_000, 2.0);
-        // As long as the ratio goes on moving, by what was saved up; each is of more that is new.
-        assert!((1..=4).contains(&next.len()), "{next:?}");
-        // Where it goes up and down all the time, trials have their part of it and no more.
-        let (mut at_ms, mut restless) = (last + 13_000, 0);
-        for turn in 0..200 {
-            restless += trials(&mut pick, at_ms, at_ms + 500, 1.0 + f64::from(turn % 2)).len();
-            at_ms += 500;
-        }
-        let most = (100_000 / TRIAL_PART + TRIAL_SAVED_NS_MAX / 1_000_000) / 40 + 1;
-        assert!(restless as u64 <= most, "{restless} of {most}");
-    }
-
-    #[test]
-    fn what_can_not_be_better_is_not_tried_nor_what_is_impossible_used() {
-        let mut pick = pick();
-        pick.compressed(200_000, 90_000, 800_000);
-        let list = pick.due_trial(at(1), Some(200.0 * MBIT), |_| true);
-        assert_eq!(list, [0, 1], "there is no time for the others");
-        pick.tried(at(2), &[], 1);
-        pick.compressed(200_000, 90_000, 800_000);
-        assert_eq!(pick.due_trial(at(9_000), None, |_| true), [], "no rate is known");
-        assert_eq!(pick.due_trial(at(9_000), Some(MBIT), |codec| codec < 2), [0, 1]);
-        let results = [0, 1, 4]
-            .map(|codec| Tried { codec, point: CodecPoint::new(COSTS[codec], RATIOS[codec]) });
-        pick.tried(at(9_001), &results, 1);
-        assert_eq!(pick.review(at(9_002), Some(MBIT), |codec| codec < 4), Some(1));
-        // What is in use is not possible any more.
-        assert_eq!(pick.review(at(9_003), Some(MBIT), |codec| codec == 0), Some(0));
-        assert_eq!(CodecPick::<usize>::new(&[], 0).review(at(1), Some(1.0), |_| true), None);
-    }
-
-    proptest! {
-        /// Whatever is measured, it neither panics nor leaves the list, nor changes more than once a second.
-        #[test]
-        fn nothing_measured_does_harm(
-            events in prop::collection::vec((0..5_u8, 0..200_000_u64, 0..200_000_u64, any::<u32>(), 0.0..1e9), 0..300),
-        ) {
-            let mut pick = pick();
-            let (mut now, mut changed_at) = (at(1), None);
-            for (kind, a, b, took_ns, x) in events {
-                now = now + u64::from(took_ns) / 8;
-                let before = pick.present();
-                match kind {
-                    0 | 1 => pick.compressed(a, b, took_ns.into()),
-                    2 => {
-                        let list = pick.due_trial(now, Some(x), |codec| codec != 3);
-                        let point = CodecPoint::new(x / 1e6, a as f64 / 1e5);
-                        let results: Vec<_> =
-                            list.into_iter().map(|codec| Tried { codec, point }).collect();
-                        pick.tried(now, &results, took_ns.into());
-                    }
-                    3 => pick.set_processor(Processor::slowed(x / 1e8)),
-                    _ => {
-                        pick.review(now, Some(x), |codec| codec != 3);
-                    }
-                }
-                let present = pick.present();
-                prop_assert!(present.is_some() && present != Some(3));
-                if present != before {
-                    let was = changed_at.replace(now);
-                    prop_assert!(was.is_none_or(|was| now.since_ns(was) >= USED_NS_MIN));
-                }
-            }
-        }
-    }
 }

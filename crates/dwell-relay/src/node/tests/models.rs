@@ -99,7 +99,9 @@ fn another_codec_begins_another_generation_and_loses_nothing() {
 fn contexts_pick_the_codec_that_carries_most() {
     let auto =
         |more: &str| format!("scheme = \"auto\"\ncodec = \"auto\"\nmodel_memory = \"1MiB\"{more}");
-    for (rate, models, wanted) in [("1mbit", "", "ppm:"), ("1mbit", "\nmodels_max = 0", "zstd:15")]
+    // The two highest levels of zstd are within a hundredth here.
+    for (rate, models, wanted) in
+        [("1mbit", "", &["ppm:"][..]), ("1mbit", "\nmodels_max = 0", &["zstd:12", "zstd:15"])]
     {
         let mut net = pair_of_rate([&auto(""), &auto(models)], rate, &good_link(), 5);
         // With predicted headers so little is left of these packets that the processor would be the bound.
@@ -113,7 +115,7 @@ fn contexts_pick_the_codec_that_carries_most() {
         net.assert_flows_in_order();
         assert_eq!(lost_of_thousand(&net), 0);
         // It is not what they began with.
-        let is_wanted = |name: &String| name.starts_with(wanted);
+        let is_wanted = |name: &String| wanted.iter().any(|it| name.starts_with(it));
         assert!(tx.codecs.keys().any(is_wanted), "{rate}: {:?}", tx.codecs);
         assert!(tx.generations["picked"] > 0, "{rate}: {:?}", tx.generations);
         assert_eq!(net.end(0).peer().codec, "auto");

@@ -1,0 +1,263 @@
+//! Which codec is picked, and when.
+
+use super::*;
+use proptest::prelude::*;
+
+fn carried(link: f64, point: CodecPoint) -> f64 {
+    Processor::default().carried(link, point).rate
+}
+
+/// Levels of growing cost and falling ratio: 0 to 4.
+const COSTS: [f64; 5] = [4.0, 12.0, 25.0, 80.0, 250.0];
+const RATIOS: [f64; 5] = [0.45, 0.38, 0.36, 0.34, 0.28];
+const MBIT: f64 = 125_000.0;
+
+fn pick() -> CodecPick<usize> {
+    let assumed: Vec<_> =
+        COSTS.iter().enumerate().map(|(codec, &cost_ns)| Assumed { codec, cost_ns }).collect();
+    CodecPick::new(&assumed, 0)
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_ns(ms * 1_000_000)
+}
+
+/// Traffic, trials and reviews for so long; a codec takes `slow` times longer than in trials, and leaves
+/// `hard` times more. Returns the codecs in use, each time that there was another.
+fn run(
+    pick: &mut CodecPick<usize>,
+    (from_ms, to_ms): (u64, u64),
+    link: f64,
+    (slow, hard): (f64, f64),
+) -> Vec<(u64, usize)> {
+    let mut used = vec![(from_ms, pick.present().unwrap())];
+    for ms in (from_ms..to_ms).step_by(10) {
+        let codec = pick.present().unwrap();
+        let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
+        pick.compressed(10_000, left as u64, (slow * COSTS[codec] * 10_000.0) as u64);
+        let list = pick.due_trial(at(ms), Some(link), |_| true);
+        let results: Vec<_> = list
+            .iter()
+            .map(|&codec| Tried { codec, point: CodecPoint::new(COSTS[codec], RATIOS[codec]) })
+            .collect();
+        if !results.is_empty() {
+            pick.tried(at(ms), &results, 30_000_000);
+        }
+        let now = pick.review(at(ms), Some(link), |_| true).unwrap();
+        if now != used.last().unwrap().1 {
+            used.push((ms, now));
+        }
+    }
+    used
+}
+
+/// The codec that the linear programme has beside raw.
+fn best(link: f64, slow: f64) -> usize {
+    let of = |&at: &usize| carried(link, CodecPoint::new(slow * COSTS[at], RATIOS[at]));
+    (0..5).max_by(|a, b| of(a).total_cmp(&of(b))).unwrap()
+}
+
+#[test]
+fn each_rate_has_its_codec_within_a_second() {
+    let mut found = Vec::new();
+    for mbit in [1.0, 10.0, 50.0, 200.0, 1_000.0, 10_000.0] {
+        let used = run(&mut pick(), (1, 20_000), mbit * MBIT, (1.0, 1.0));
+        assert!(used.len() <= 2 && used.iter().all(|it| it.0 < 1_000), "{mbit}: {used:?}");
+        let last = used.last().unwrap().1;
+        let is = carried(mbit * MBIT, CodecPoint::new(COSTS[last], RATIOS[last]));
+        let bound = best(mbit * MBIT, 1.0);
+        let most = carried(mbit * MBIT, CodecPoint::new(COSTS[bound], RATIOS[bound]));
+        assert!(GAIN_MIN * is >= most, "{mbit}: {last} {bound}");
+        found.push(last);
+    }
+    assert!(found.is_sorted_by(|a, b| a >= b) && found[0] == 4 && found[5] == 0, "{found:?}");
+}
+
+#[test]
+fn it_follows_the_rate_and_what_compressing_really_takes() {
+    let mut pick = pick();
+    run(&mut pick, (1, 5_000), 5.0 * MBIT, (1.0, 1.0));
+    assert_eq!(pick.present(), Some(4));
+    let used = run(&mut pick, (5_000, 10_000), 500.0 * MBIT, (1.0, 1.0));
+    assert!(used.len() == 2 && used[1].0 < 6_000, "{used:?}");
+    assert_eq!(pick.present(), Some(best(500.0 * MBIT, 1.0)));
+    run(&mut pick, (10_000, 15_000), 5.0 * MBIT, (1.0, 1.0));
+    assert_eq!(pick.present(), Some(4));
+    // A processor that is three times as slow as in trials.
+    run(&mut pick, (15_000, 20_000), 5.0 * MBIT, (3.0, 1.0));
+    assert_eq!(pick.present(), Some(best(5.0 * MBIT, 3.0)));
+    // A quota: the same processor time, ten times the time.
+    pick.set_processor(Processor::slowed(10.0));
+    run(&mut pick, (20_000, 25_000), 5.0 * MBIT, (1.0, 1.0));
+    assert_eq!(pick.present(), Some(best(5.0 * MBIT, 10.0)));
+}
+
+/// What may be had of the processor, or the link's rate, alternates each half minute. Returns the least that is carried
+/// of what the best codec would, in a turn after the first few.
+fn least_of_turns(turns: [(f64, f64); 2]) -> f64 {
+    let (mut pick, mut least) = (pick(), f64::INFINITY);
+    for turn in 0..24_u64 {
+        let (mbit, slowdown) = turns[turn as usize % 2];
+        pick.set_processor(Processor::slowed(slowdown));
+        let of = |codec: usize| {
+            carried(mbit * MBIT, CodecPoint::new(slowdown * COSTS[codec], RATIOS[codec]))
+        };
+        let (mut sum, from_ms) = (0.0, 30_000 * turn);
+        for ms in (from_ms..from_ms + 30_000).step_by(50) {
+            run(&mut pick, (ms + 1, ms + 51), mbit * MBIT, (1.0, 1.0));
+            sum += of(pick.present().unwrap());
+        }
+        if turn >= 4 {
+            least = least.min(sum / 600.0 / of(best(mbit * MBIT, slowdown)));
+        }
+    }
+    least
+}
+
+#[test]
+fn what_alternates_is_followed_each_time() {
+    let least = [
+        [(5.0, 1.0), (5.0, 20.0)],
+        [(40.0, 1.0), (40.0, 8.0)],
+        [(20.0, 1.0), (30.0, 1.0)],
+        [(60.0, 1.0), (100.0, 1.0)],
+    ]
+    .map(least_of_turns);
+    assert!(least.iter().all(|&least| least > 0.93), "{least:?}");
+}
+
+/// Two codecs that are better by turns in what is measured, every second, for ten minutes; then one of them for longer.
+#[test]
+fn holds_grow_where_codecs_take_turns_and_shrink_where_it_is_calm() {
+    let mut pick = pick();
+    let mut changes = Vec::new();
+    for turn in 0..600 {
+        let slow = if turn % 2 == 0 { 1.0 } else { 1.9 };
+        let from_ms = 1_000 * turn + 1;
+        let used = run(&mut pick, (from_ms, from_ms + 1_000), 60.0 * MBIT, (slow, 1.0));
+        changes.extend(used.into_iter().skip(1));
+    }
+    assert!((2..20).contains(&changes.len()), "{changes:?}");
+    let grown = pick.used_ns_min;
+    assert!(grown > 16 * USED_NS_MIN, "{grown}");
+    run(&mut pick, (600_001, 1_800_000), 60.0 * MBIT, (1.0, 1.0));
+    assert!(pick.used_ns_min < 2 * USED_NS_MIN);
+}
+
+/// A codec was used while the content was easy, and then one that leaves a fifth less while it is harder.
+#[test]
+fn other_content_is_not_taken_for_another_ratio_of_the_codec() {
+    let mut pick = pick();
+    let point = |codec: usize| CodecPoint::new(COSTS[codec], RATIOS[codec]);
+    let results = |of: &[usize]| -> Vec<_> {
+        of.iter().map(|&codec| Tried { codec, point: point(codec) }).collect()
+    };
+    let use_for = |pick: &mut CodecPick<usize>, (from_ms, to_ms), most, hard: f64| {
+        for ms in (from_ms..to_ms).step_by(10) {
+            let codec = pick.present().unwrap();
+            let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
+            pick.compressed(10_000, left as u64, (COSTS[codec] * 10_000.0) as u64);
+            pick.review(at(ms), Some(MBIT), |codec| codec <= most);
+        }
+        pick.present()
+    };
+    pick.tried(at(1), &results(&[0, 1, 2, 3]), 1);
+    assert_eq!(use_for(&mut pick, (10, 2_000), 3, 1.0), Some(3));
+    pick.tried(at(2_000), &results(&[4]), 1);
+    assert_eq!(use_for(&mut pick, (2_000, 4_000), 4, 1.0), Some(4));
+    assert_eq!(use_for(&mut pick, (4_000, 12_000), 4, 1.5), Some(4));
+}
+
+#[test]
+fn what_carries_much_more_is_used_soon() {
+    let mut pick = pick();
+    run(&mut pick, (1, 5_000), 500.0 * MBIT, (1.0, 1.0));
+    let used = run(&mut pick, (5_000, 8_000), 2.0 * MBIT, (1.0, 1.0));
+    assert!(used[1].0 <= 5_000 + 120 && used.last().unwrap().1 == 4, "{used:?}");
+}
+
+#[test]
+fn trials_take_a_small_part_of_the_time_and_come_again_for_other_content() {
+    let mut pick = pick();
+    let trials = |pick: &mut CodecPick<usize>, from: u64, to: u64, hard: f64| {
+        let mut trials = Vec::new();
+        for ms in (from..to).step_by(10) {
+            let codec = pick.present().unwrap();
+            let left = 10_000.0 * (hard * RATIOS[codec]).min(1.0);
+            pick.compressed(10_000, left as u64, (COSTS[codec] * 10_000.0) as u64);
+            if !pick.due_trial(at(ms), Some(10.0 * MBIT), |_| true).is_empty() {
+                pick.tried(at(ms), &[], 40_000_000);
+                trials.push(ms);
+            }
+        }
+        trials
+    };
+    let first = trials(&mut pick, 1, 120_000, 1.0);
+    assert!((6..12).contains(&first.len()), "{first:?}");
+    let last = *first.last().unwrap();
+    let next = trials(&mut pick, last + 10_000, last + 13_000, 2.0);
+    // As long as the ratio goes on moving, by what was saved up; each is of more that is new.
+    assert!((1..=4).contains(&next.len()), "{next:?}");
+    // Where it goes up and down all the time, trials have their part of it and no more.
+    let (mut at_ms, mut restless) = (last + 13_000, 0);
+    for turn in 0..200 {
+        restless += trials(&mut pick, at_ms, at_ms + 500, 1.0 + f64::from(turn % 2)).len();
+        at_ms += 500;
+    }
+    let most = (100_000 / TRIAL_PART + TRIAL_SAVED_NS_MAX / 1_000_000) / 40 + 1;
+    assert!(restless as u64 <= most, "{restless} of {most}");
+}
+
+#[test]
+fn what_can_not_be_better_is_not_tried_nor_what_is_impossible_used() {
+    let mut pick = pick();
+    pick.compressed(200_000, 90_000, 800_000);
+    let list = pick.due_trial(at(1), Some(200.0 * MBIT), |_| true);
+    assert_eq!(list, [0, 1], "there is no time for the others");
+    pick.tried(at(2), &[], 1);
+    pick.compressed(200_000, 90_000, 800_000);
+    assert_eq!(pick.due_trial(at(9_000), None, |_| true), [], "no rate is known");
+    assert_eq!(pick.due_trial(at(9_000), Some(MBIT), |codec| codec < 2), [0, 1]);
+    let results =
+        [0, 1, 4].map(|codec| Tried { codec, point: CodecPoint::new(COSTS[codec], RATIOS[codec]) });
+    pick.tried(at(9_001), &results, 1);
+    assert_eq!(pick.review(at(9_002), Some(MBIT), |codec| codec < 4), Some(1));
+    // What is in use is not possible any more.
+    assert_eq!(pick.review(at(9_003), Some(MBIT), |codec| codec == 0), Some(0));
+    assert_eq!(CodecPick::<usize>::new(&[], 0).review(at(1), Some(1.0), |_| true), None);
+}
+
+proptest! {
+    /// Whatever is measured, it neither panics nor leaves the list, nor changes more than twice a second.
+    #[test]
+    fn nothing_measured_does_harm(
+        events in prop::collection::vec((0..5_u8, 0..200_000_u64, 0..200_000_u64, any::<u32>(), 0.0..1e9), 0..300),
+    ) {
+        let mut pick = pick();
+        let (mut now, mut changed_at) = (at(1), None);
+        for (kind, a, b, took_ns, x) in events {
+            now = now + u64::from(took_ns) / 8;
+            let before = pick.present();
+            match kind {
+                0 | 1 => pick.compressed(a, b, took_ns.into()),
+                2 => {
+                    let list = pick.due_trial(now, Some(x), |codec| codec != 3);
+                    let point = CodecPoint::new(x / 1e6, a as f64 / 1e5);
+                    let results: Vec<_> =
+                        list.into_iter().map(|codec| Tried { codec, point }).collect();
+                    pick.tried(now, &results, took_ns.into());
+                }
+                3 => pick.set_processor(Processor::slowed(x / 1e8)),
+                _ => {
+                    pick.review(now, Some(x), |codec| codec != 3);
+                }
+            }
+            let present = pick.present();
+            prop_assert!(present.is_some() && present != Some(3));
+            if present != before {
+                let was = changed_at.replace(now);
+                prop_assert!(was.is_none_or(|was| now.since_ns(was) >= USED_NS_MIN / 2));
+            }
+        }
+    }
+}
