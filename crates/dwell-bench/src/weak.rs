@@ -155,13 +155,15 @@ impl Weak {
         )
     }
 
-    /// Nothing at all, nothing compressed, packets one by one, and what the relay picks.
+    /// Nothing at all, nothing compressed, packets one by one, batches with the fastest codec that is usual, and what
+    /// the relay picks.
     fn contenders(&self) -> Vec<Contender> {
         let security = self.usual.protection.security;
         let of = |scheme: &str, codec: &str| {
             dwell_variants(&[scheme.to_owned()], &[codec.to_owned()], security, false)
         };
-        let all = [of("none", ""), of("packet", "zstd:1"), of("auto", "auto")];
+        let all =
+            [of("none", ""), of("packet", "zstd:1"), of("auto", "zstd:1"), of("auto", "auto")];
         std::iter::once(Contender::Off).chain(all.into_iter().flatten()).collect()
     }
 

@@ -499,7 +499,7 @@ impl PeerConfig {
             saving: SavingConfig::default(),
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },
             model_order: None,
-            picks_codec: false,
+            picks_codec: true,
             rate: RateConfig::Auto,
             queue: QueueLimit::default(),
             link_overhead: LinkOverhead::default(),

@@ -576,8 +576,12 @@ fn read_peer<'t>(
             table.fail("history", line, message, errors);
         }
     }
+    let found = keys.codec.as_ref().or(defaults.codec.as_ref());
+    if found.is_none() {
+        // Only contexts can pick theirs.
+        config.picks_codec = config.history != History::Off;
+    }
     if let Err(message) = history::check_model(&config) {
-        let found = keys.codec.as_ref().or(defaults.codec.as_ref());
         table.fail("codec", found.map_or(table.line, |found| found.line), message, errors);
     }
     if let Err(message) = history::check_memory(&config) {

@@ -66,10 +66,10 @@ pub(crate) struct Lab {
     #[arg(long, default_value = "auto", value_parser = values::schemes())]
     #[arg(requires = "relays", help_heading = RELAYS)]
     scheme: String,
-    /// The codec and its level
-    #[arg(long, default_value = "zstd:1", value_parser = values::codec)]
+    /// The codec and its level, or "auto" [default: auto with that scheme, else zstd:1]
+    #[arg(long, value_parser = values::codec)]
     #[arg(requires = "relays", help_heading = RELAYS)]
-    codec: String,
+    codec: Option<String>,
     /// The relays' setting of the link's rate: a rate, "auto" or "unlimited" [default:
     /// auto, but the rate in --link, since it can't be felt]
     #[arg(long, value_name = "RATE", value_parser = lab_setup::relay_rate)]
@@ -131,12 +131,18 @@ impl Lab {
         }
         let settings = RelaySettings {
             scheme: self.scheme.clone(),
-            codec: self.codec.clone(),
+            codec: self.codec().to_owned(),
             rate: self.rate_for_relays(),
             keyed: true,
             ..RelaySettings::default()
         };
         Ok(Some(Relays::start(lab, pair, dwell, &settings)?))
+    }
+
+    /// As relays have it if none is configured: only contexts can pick theirs.
+    fn codec(&self) -> &str {
+        let usual = if self.scheme == "auto" { "auto" } else { "zstd:1" };
+        self.codec.as_deref().unwrap_or(usual)
     }
 
     fn rate_for_relays(&self) -> RelayRate {
@@ -185,7 +191,7 @@ impl Lab {
                 map,
                 "  dwell status egress  (or ingress) shows the relays: {}, {}, rate {}",
                 self.scheme,
-                self.codec,
+                self.codec(),
                 lab_setup::relay_rate_text(self.rate_for_relays()),
             );
         }
