@@ -25,7 +25,7 @@ fn what_is_carried_converges_soon_after_each_step() {
         // What can't be compressed has all of the link, and what can be, more.
         let least = if it.phase.content == Content::Noise { 0.85 } else { 2.0 };
         let most_mbit = (it.phase.mbit as f64).min(it.phase.offered_mbit as f64 / 2.0);
-        assert!(it.mbit >= least * most_mbit, "{}: {} Mbit/s", it.phase.what, it.mbit);
+        assert!(it.mbit >= least * most_mbit, "{}: {} Mbit/s, {:?}", it.phase.what, it.mbit, all);
     }
     assert!(run::taken_up(&all).keys().any(|codec| codec.starts_with("ppm")), "{all:?}");
 }
