@@ -1,10 +1,14 @@
 //! The retransmit buffer: datagrams that may have been lost and are then sent again (`docs/wire.md`
 //! section 8.3, sender).
 
+mod bodies;
+
 use std::collections::VecDeque;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+
+use bodies::{Bodies, Place};
 
 /// The limits of the buffer of one peer.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +45,7 @@ struct Datagram {
     sent_at: Instant,
     resent_at: Option<Instant>,
     tries: u8,
-    body: Vec<u8>,
+    body: Place,
 }
 
 /// The datagrams that may be retransmitted to one peer, in the order of their numbers.
@@ -53,16 +57,16 @@ struct Datagram {
 pub(crate) struct RetransmitBuffer {
     limits: Limits,
     datagrams: VecDeque<Datagram>,
+    bodies: Bodies,
     bytes: usize,
     /// Bytes that may be retransmitted.
     budget_bytes: usize,
-    spare: Vec<Vec<u8>>,
 }
 
 impl Default for RetransmitBuffer {
     fn default() -> Self {
-        let (datagrams, spare) = (VecDeque::new(), Vec::new());
-        Self { limits: BLOCKS, datagrams, bytes: 0, budget_bytes: 0, spare }
+        let (datagrams, bodies) = (VecDeque::new(), Bodies::default());
+        Self { limits: BLOCKS, datagrams, bodies, bytes: 0, budget_bytes: 0 }
     }
 }
 
@@ -82,15 +86,9 @@ impl RetransmitBuffer {
             }
         }
         self.budget_bytes = (self.budget_bytes + body.len()).min(self.limits.budget_bytes);
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.extend_from_slice(body);
-        self.datagrams.push_back(Datagram {
-            number,
-            sent_at: now,
-            resent_at: None,
-            tries: 0,
-            body: copy,
-        });
+        let body = self.bodies.push(body);
+        let datagram = Datagram { number, sent_at: now, resent_at: None, tries: 0, body };
+        self.datagrams.push_back(datagram);
     }
 
     /// Forgets what nobody asks for any more.
@@ -106,7 +104,7 @@ impl RetransmitBuffer {
     fn forget_oldest(&mut self) -> bool {
         let Some(oldest) = self.datagrams.pop_front() else { return false };
         self.bytes -= oldest.body.len();
-        self.recycle(oldest.body);
+        self.bodies.forget_before(self.datagrams.front().map(|it| it.body));
         true
     }
 
@@ -148,7 +146,7 @@ impl RetransmitBuffer {
         datagram.tries += 1;
         datagram.resent_at = Some(now);
         self.budget_bytes -= datagram.body.len();
-        Some(&datagram.body)
+        Some(self.bodies.get(datagram.body))
     }
 
     /// The bytes that may be sent again at present.
@@ -159,15 +157,9 @@ impl RetransmitBuffer {
     /// Forgets everything: a new session begins.
     pub(crate) fn clear(&mut self) {
         self.datagrams.clear();
+        self.bodies.clear();
         self.bytes = 0;
         self.budget_bytes = 0;
-    }
-
-    fn recycle(&mut self, mut body: Vec<u8>) {
-        if self.spare.len() < 64 {
-            body.clear();
-            self.spare.push(body);
-        }
     }
 }
 
