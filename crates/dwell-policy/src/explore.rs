@@ -34,6 +34,11 @@ impl Explorer {
         self.share_ppm = share_ppm;
     }
 
+    /// Returns true if it has a share.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.share_ppm > 0
+    }
+
     /// Returns true if something that was refused may be compressed all the same. The budget that
     /// is left over after the unknown goes to the known.
     pub(crate) fn may_explore(&mut self, now: Instant, is_known: bool) -> bool {

@@ -191,6 +191,11 @@ impl Common {
         }
     }
 
+    /// Returns true if anything that was refused may ever be compressed all the same.
+    pub(super) fn may_explore(&self) -> bool {
+        self.explorer.is_on()
+    }
+
     /// Returns true if what a rule refused is to be compressed all the same, to find out what comes
     /// of it. Then it must be given to the compressor.
     pub(super) fn explore(&mut self, now: Instant, (flow, class): (u64, ClassKey)) -> bool {

@@ -49,13 +49,16 @@ impl Flows {
         if is_alone && !self.held.gathers() {
             return Some(Choice::Raw(Bypass::Sparse));
         }
+        let has_cpu = common.cpu_share.allows(now);
+        if !has_cpu && !common.may_explore() && !self.held.gathers() {
+            return Some(Choice::Raw(Bypass::NoTime));
+        }
         let key = entry.learned_as();
         if !self.may_try(common, at, key) {
             return Some(Choice::Raw(Bypass::BackOff));
         }
         let most = self.batch_bytes_max(common, &entry, rate);
         let bytes = most.min(waiting_bytes).max(u64::from(entry.bytes));
-        let has_cpu = common.cpu_share.allows(now);
         let ready = if has_cpu { in_time(common, key, (bytes, wait_bytes), rate) } else { 0 };
         if ready >= u64::from(entry.bytes) {
             return Some(Choice::Batch(ready));
