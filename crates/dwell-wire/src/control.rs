@@ -7,7 +7,7 @@ use crate::reader::Reader;
 /// The length of the longest control body that this version writes (a report).
 pub const CONTROL_BODY_MAX: usize = 1 + REPORT_FIELDS * 8;
 /// The number of fields in a report, and of those that the first version had.
-const REPORT_FIELDS: usize = 13;
+const REPORT_FIELDS: usize = 14;
 const REPORT_FIELDS_MIN: usize = 7;
 
 const KEEP_ALIVE: u8 = 1;
@@ -137,6 +137,9 @@ pub struct Report {
     pub recent_sent: u64,
     /// Those of them that did not come when they were first sent.
     pub recent_lost: u64,
+    /// The rate of packets at which the receiver has the processor time to decode what models have compressed for it, in
+    /// bits per second. Zero if it does not say, or is of a version without this field.
+    pub model_bps: u64,
 }
 
 /// How far the sender of the report has come with what it receives through a context. A lost report
@@ -328,6 +331,7 @@ impl Report {
             self.waiting_ns,
             self.recent_sent,
             self.recent_lost,
+            self.model_bps,
         ]
     }
 
@@ -358,6 +362,7 @@ impl Report {
             waiting_ns,
             recent_sent,
             recent_lost,
+            model_bps,
         ] = fields;
         Self {
             datagrams,
@@ -373,6 +378,7 @@ impl Report {
             waiting_ns,
             recent_sent,
             recent_lost,
+            model_bps,
         }
     }
 }

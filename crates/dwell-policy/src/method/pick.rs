@@ -4,16 +4,24 @@
 //! those of a stream's blocks are: one is used, and what it lacks the time for goes raw. Which of them
 //! carries most is the linear programme of [`Processor::carried`], with raw and that codec. What the others
 //! would bring is not guessed: now and then they are *tried* on what went through the context, beside the
-//! traffic, and what is measured of the one in use says how much of that comes true.
+//! traffic, and what is measured of the one in use says how much of that comes true. What trials can't see, as a
+//! model that has learned for longer, is learned of each from use, slowly, and those that seem nearly as good and were
+//! not used yet are used for once.
 
+mod candidate;
+mod own;
 #[cfg(test)]
 mod tests;
+mod trials;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 
 use super::bound::CodecPoint;
 use super::{Carried, Processor, TrialBudget};
+use candidate::{Candidate, content_of, truth};
+use own::Own;
+use trials::{TRIAL_PART, TRIAL_SAVED_NS_MAX};
 
 /// Another codec has to carry so many times more: what codecs cost varies.
 const GAIN_MIN: f64 = 1.03;
@@ -42,41 +50,17 @@ const CPU_STEP: f64 = 3.0;
 /// What changes of the processor so soon after a codec was changed comes of that: jobs wait for longer ones, and how long
 /// they did is forgotten as slowly as [`super::Slowdown`] fades.
 const SETTLE_NS: u64 = 6 * SECOND_NS;
-/// The bytes that have to be there for a trial, which is as many as are worth trying on; or so many if they take
-/// this long to come.
-const TRIAL_BYTES: u64 = 192 << 10;
-const TRIAL_BYTES_MIN: u64 = 24 << 10;
-const TRIAL_BYTES_NS_MAX: u64 = SECOND_NS / 2;
-/// Trials take at most one part in so many of the time, ...
-const TRIAL_PART: u64 = 32;
-/// ... which is saved up to so much: a few trials, so that those for a first change come at once.
-const TRIAL_SAVED_NS_MAX: u64 = SECOND_NS;
-/// Where nothing seems to have changed they take one part in so many of that, and come this rarely.
-const TRIAL_CALM_PART: u64 = 16;
-const TRIAL_CALM_NS_MIN: u64 = 2 * SECOND_NS;
-/// They come no more rarely than this, while there is traffic.
-const TRIAL_NS_MAX: u64 = 30 * SECOND_NS;
-/// A trial of which nothing is heard for so long will not be heard of.
-const RESULT_NS_MAX: u64 = 60 * SECOND_NS;
-/// They come at once, if there is time for them, if what is compressed has so many times another ratio than when
-/// they were made, ...
-const DRIFT: f64 = 1.15;
-/// ... or the link so many times another rate: others may be worth a trial then.
-const LINK_DRIFT: f64 = 1.5;
-/// Of another ratio there have to be so many bytes: as many as a trial counts. Or it was so long ago.
-const DRIFT_BYTES_MIN: u64 = TRIAL_BYTES / 3;
-const DRIFT_NS_MAX: u64 = 3 * SECOND_NS / 10;
 /// The weight of a batch of this length in what is measured of the codec in use.
 const MEASURED_BYTES: f64 = 262_144.0;
 /// From so much on it says something.
 const MEASURED_BYTES_MIN: f64 = 16_384.0;
-/// What is measured of one codec says no more of others than this factor.
-const TRUE_MAX: f64 = 4.0;
-/// What was measured of a codec in use is remembered for so long: then it may have changed.
-const TRUE_NS: u64 = 30 * SECOND_NS;
-/// Codecs are not tried that could not carry more than the present one if they left so much of the bytes that
-/// it leaves.
-const LEFT_MIN: f64 = 0.65;
+/// One that was never used for this content is used for once if it seems to carry so little less, ...
+const UNKNOWN_PART: f64 = 1.04;
+/// ... there was time enough to look at the present one, and the latest such try was so long ago.
+const EXPLORE_AFTER_NS: u64 = SECOND_NS / 2;
+const EXPLORE_APART_NS: u64 = 10 * SECOND_NS;
+/// It is given so long to show what it leaves.
+const EXPLORED_NS_MAX: u64 = 30 * SECOND_NS;
 
 /// What is assumed of a codec before it was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +69,8 @@ pub struct Assumed<C> {
     pub codec: C,
     /// Processor time for each byte of the original, in nanoseconds.
     pub cost_ns: f64,
+    /// The receiver takes as long for it as the sender.
+    pub takes_receiver: bool,
 }
 
 /// The result of trying a codec.
@@ -94,23 +80,6 @@ pub struct Tried<C> {
     pub codec: C,
     /// Its cost and its ratio.
     pub point: CodecPoint,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Candidate<C> {
-    codec: C,
-    cost_ns: f64,
-    /// None before it was tried.
-    ratio: Option<f64>,
-    /// How many times its cost really was what it was when it was tried, where nothing else is in the processor's caches,
-    /// and when.
-    truth: Option<(Instant, f64)>,
-}
-
-/// Returns by what factor something in use differs from what it was in trials.
-fn truth(is: f64, was: f64) -> f64 {
-    let times = is / was;
-    if times.is_finite() { times.clamp(1.0 / TRUE_MAX, TRUE_MAX) } else { 1.0 }
 }
 
 /// That under which the choice was made: bytes a second, the ratio of what was tried, and processors.
@@ -129,19 +98,13 @@ impl Conditions {
     }
 }
 
-impl<C> Candidate<C> {
-    fn point(&self) -> Option<CodecPoint> {
-        self.ratio.map(|ratio| CodecPoint::new(self.cost_ns, ratio))
-    }
-}
-
 /// Picks the codec of one context.
 ///
 /// ```
 /// use dwell_base::Instant;
 /// use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Tried};
 ///
-/// let assumed = |codec, cost_ns| Assumed { codec, cost_ns };
+/// let assumed = |codec, cost_ns| Assumed { codec, cost_ns, takes_receiver: false };
 /// let mut pick = CodecPick::new(&[assumed("fast", 5.0), assumed("strong", 30.0)], "fast");
 /// let (at, link) = (Instant::from_ns, Some(10e6));
 /// pick.compressed(200_000, 80_000, 1_000_000);
@@ -175,6 +138,10 @@ pub struct CodecPick<C> {
     original: f64,
     left: f64,
     took_ns: f64,
+    own: Own,
+    /// The one that was left for once to see what the present one leaves in use, and when that was done last.
+    explored_from: Option<usize>,
+    explored_at: Option<Instant>,
     /// Bytes since the latest trial, when it was, what it took, and the ratio at that time.
     bytes: u64,
     tried_at: Option<Instant>,
@@ -188,18 +155,15 @@ pub struct CodecPick<C> {
     budget: TrialBudget,
     is_trying: bool,
     processor: Processor,
+    /// The bytes a second that the receiver has time for, of codecs that take it as long as the sender, if it says so.
+    receiver: Option<f64>,
 }
 
 impl<C: Copy + PartialEq> CodecPick<C> {
     /// Makes a choice among these codecs, of which those that are alike are next to each other. It begins with `first`, one of
     /// them.
     pub fn new(assumed: &[Assumed<C>], first: C) -> Self {
-        let of = |&Assumed { codec, cost_ns }: &Assumed<C>| Candidate {
-            codec,
-            cost_ns,
-            ratio: None,
-            truth: None,
-        };
+        let of = |&assumed: &Assumed<C>| Candidate::new(assumed);
         let candidates: Vec<_> = assumed.iter().map(of).collect();
         Self {
             present: candidates.iter().position(|it| it.codec == first).unwrap_or(0),
@@ -215,6 +179,9 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             original: 0.0,
             left: 0.0,
             took_ns: 0.0,
+            own: Own::default(),
+            explored_from: None,
+            explored_at: None,
             bytes: 0,
             tried_at: None,
             began_at: None,
@@ -226,6 +193,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             budget: TrialBudget::new(TRIAL_PART, TRIAL_SAVED_NS_MAX),
             is_trying: false,
             processor: Processor::default(),
+            receiver: None,
         }
     }
 
@@ -236,7 +204,10 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let (tried_at, began_at, is_trying, ratio_then) = (None, None, false, None);
         let (since, better) = (Instant::ZERO, None);
         let (used_ns_min, step_from, step_at, used) = (USED_NS_MIN, None, None, 0);
+        let (own, explored_from) = (Own::default(), None);
         Self {
+            own,
+            explored_from,
             better,
             original,
             left,
@@ -267,6 +238,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.original = fade * self.original + original_len as f64;
         self.left = fade * self.left + left_len as f64;
         self.took_ns = fade * self.took_ns + took_ns as f64;
+        self.own.compressed(original_len, left_len);
         self.bytes = self.bytes.saturating_add(original_len);
         self.all_bytes = self.all_bytes.saturating_add(original_len);
     }
@@ -276,77 +248,30 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.processor = processor;
     }
 
+    /// The receiver has time for so many bytes a second of what takes it as long as the sender, if that is known.
+    pub fn set_receiver(&mut self, bytes_a_second: Option<f64>) {
+        self.receiver = bytes_a_second;
+    }
+
+    /// Returns what a codec carries over the link at this cost and ratio, with the processors of both ends.
+    fn carried_at(&self, link: f64, codec: &Candidate<C>, point: CodecPoint) -> Carried {
+        let mut processor = self.processor;
+        if let Some(bytes) = self.receiver.filter(|_| codec.takes_receiver) {
+            processor.share = processor.share.min(bytes * point.cost_ns / 1e9);
+        }
+        processor.carried(link, point)
+    }
+
     /// What is measured of the codec in use.
     fn measured(&self) -> Option<CodecPoint> {
         let is_known = self.original >= MEASURED_BYTES_MIN;
         is_known.then(|| CodecPoint::new(self.took_ns / self.original, self.left / self.original))
     }
 
-    /// Returns the codecs that are to be tried now, which [`tried`](Self::tried) is to be called for, on a link
-    /// of so many bytes a second; none if it is not time for it.
-    pub fn due_trial(
-        &mut self,
-        now: Instant,
-        link: Option<f64>,
-        is_possible: impl Fn(C) -> bool,
-    ) -> Vec<C> {
-        let Some(link) = link.filter(|&link| self.is_time(now, link)) else { return Vec::new() };
-        let measured = self.measured();
-        let ratio = measured.map_or(1.0, |it| it.ratio);
-        let carried = |point: CodecPoint| self.processor.carried(link, point).rate;
-        let least = measured.map_or(link, carried);
-        let may_be_better = |(at, it): &(usize, &Candidate<C>)| {
-            let point = CodecPoint::new(it.cost_ns, LEFT_MIN * ratio);
-            *at == self.present || is_possible(it.codec) && carried(point) > least
-        };
-        let all = self.candidates.iter().enumerate();
-        let list: Vec<_> = all.filter(may_be_better).map(|(_, it)| it.codec).collect();
-        self.is_trying = !list.is_empty();
-        (self.bytes, self.ratio_then) = (0, measured.map(|it| it.ratio));
-        (self.tried_at, self.link_then, self.drift) = (Some(now), link, None);
-        list
-    }
-
-    fn is_time(&mut self, now: Instant, link: f64) -> bool {
-        let began_at = *self.began_at.get_or_insert(now);
-        let enough =
-            if now.since_ns(began_at) < TRIAL_BYTES_NS_MAX { TRIAL_BYTES } else { TRIAL_BYTES_MIN };
-        let waits = |since: Instant| now.since_ns(since) < RESULT_NS_MAX;
-        if self.is_trying && self.tried_at.is_some_and(waits) || self.bytes < enough {
-            return false;
-        }
-        let Some(before) = self.tried_at else { return true };
-        let drifts = self.drifts(now);
-        let needed_ns = (self.trial_ns as f64 * self.processor.slowdown()) as u64;
-        let pause_ns = (TRIAL_CALM_PART * TRIAL_PART).saturating_mul(self.trial_ns);
-        let pause_ns = pause_ns.clamp(TRIAL_CALM_NS_MIN, TRIAL_NS_MAX);
-        let is_other = drifts || differs(link / self.link_then, LINK_DRIFT);
-        now.since_ns(before) >= pause_ns || is_other && self.budget.allows(now, needed_ns)
-    }
-
-    /// Returns true if the content is other than when codecs were tried, as far as a trial would notice.
-    fn drifts(&mut self, now: Instant) -> bool {
-        let ratios = self.measured().zip(self.ratio_then);
-        if !ratios.is_some_and(|(is, was)| differs(is.ratio / was, DRIFT)) {
-            self.drift = None;
-            return false;
-        }
-        let (since, bytes) = *self.drift.get_or_insert((now, self.all_bytes));
-        self.all_bytes - bytes >= DRIFT_BYTES_MIN || now.since_ns(since) >= DRIFT_NS_MAX
-    }
-
-    /// Codecs were tried, one after another with the same bytes, which took so long in all.
-    pub fn tried(&mut self, now: Instant, results: &[Tried<C>], took_ns: u64) {
-        (self.is_trying, self.trial_ns, self.tried_at) = (false, took_ns, Some(now));
-        // A processor of which little may be had is busy with it for longer.
-        self.budget.spend(now, (took_ns as f64 * self.processor.slowdown()) as u64);
-        for result in results {
-            let found = self.candidates.iter_mut().find(|it| it.codec == result.codec);
-            if let Some(candidate) = found {
-                candidate.cost_ns = result.point.cost_ns;
-                candidate.ratio = Some(result.point.ratio);
-            }
-        }
+    /// Returns the kind of the content, by what the first of the codecs leaves of it.
+    fn content(&self) -> usize {
+        let first = self.candidates.iter().find_map(|it| it.ratio);
+        content_of(first.unwrap_or(1.0))
     }
 
     /// Returns how the cost of a codec comes true; as that of the nearest one of which it is known, if of itself it is not.
@@ -363,39 +288,52 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.measured().zip(tried).map_or(1.0, |(is, was)| truth(is.ratio, was))
     }
 
+    /// Returns how many times more those of which it is known leave in use than in trials, as a logarithm.
+    fn mean_bias(&self) -> f64 {
+        let content = self.content();
+        let known = || self.candidates.iter().filter_map(|it| it.bias_log(content));
+        known().sum::<f64>() / known().count().max(1) as f64
+    }
+
     /// Returns what a codec is believed to cost and to leave now, if it was tried.
-    fn believed(&self, at: usize) -> Option<CodecPoint> {
-        let tried = self.candidates[at].point()?;
-        let ratio = (tried.ratio * self.ratio_truth()).min(1.0);
+    fn believed(&self, now: Instant, at: usize) -> Option<CodecPoint> {
+        let (own, present) = (&self.candidates[at], &self.candidates[self.present]);
+        let tried = own.point()?;
+        let (content, mean) = (self.content(), self.mean_bias());
+        let bias = [own, present].map(|it| it.bias_beside(now, content, mean));
+        let ratio = (tried.ratio * self.ratio_truth() * (bias[0] - bias[1]).exp()).min(1.0);
         Some(CodecPoint::new(tried.cost_ns * self.cost_truth(at), ratio))
     }
 
     /// Returns what a codec carries over the link, if it was tried.
-    fn carried(&self, link: f64, at: usize) -> Option<Carried> {
-        Some(self.processor.carried(link, self.believed(at)?))
+    fn carried(&self, now: Instant, link: f64, at: usize) -> Option<Carried> {
+        Some(self.carried_at(link, &self.candidates[at], self.believed(now, at)?))
+    }
+
+    /// Returns true if there is time enough for either of two codecs, which carry so much.
+    fn are_in_time(&self, now: Instant, codecs: [usize; 2], carried: [Carried; 2]) -> bool {
+        let processors = ENOUGH_PART * self.processor.processors();
+        let is_in_time = |(&at, it): (&usize, &Carried)| {
+            let cost = self.believed(now, at).map_or(f64::INFINITY, |it| it.cost_ns / 1e9);
+            it.compressed >= it.rate * (1.0 - 1e-6) && it.compressed * cost <= processors
+        };
+        codecs.iter().zip(&carried).all(is_in_time)
     }
 
     /// Returns how many times more the one of two codecs has to carry, which carry so much.
-    fn gain_min(&self, codecs: [usize; 2], carried: [Carried; 2]) -> f64 {
-        let processors = ENOUGH_PART * self.processor.processors();
-        let is_in_time = |(&at, it): (&usize, &Carried)| {
-            let cost = self.believed(at).map_or(f64::INFINITY, |it| it.cost_ns / 1e9);
-            it.compressed >= it.rate * (1.0 - 1e-6) && it.compressed * cost <= processors
-        };
-        let are_in_time = codecs.iter().zip(&carried).all(is_in_time);
-        if are_in_time { GAIN_MIN_IN_TIME } else { GAIN_MIN }
+    fn gain_min(&self, now: Instant, codecs: [usize; 2], carried: [Carried; 2]) -> f64 {
+        // What use has shown of each varies, too.
+        let content = self.content();
+        let is_of_use = codecs.iter().all(|&at| self.candidates[at].is_known(now, content));
+        let is_exact = !is_of_use && self.are_in_time(now, codecs, carried);
+        if is_exact { GAIN_MIN_IN_TIME } else { GAIN_MIN }
     }
 
     /// Notes how the cost that was tried comes true of the codec in use, and forgets what was so of others long ago.
     fn learn_truth(&mut self, now: Instant) {
-        for candidate in &mut self.candidates {
-            candidate.truth = candidate.truth.filter(|it| now.since_ns(it.0) < TRUE_NS);
-        }
         let measured = self.measured();
-        if let Some(candidate) = self.candidates.get_mut(self.present)
-            && let (Some(is), Some(was)) = (measured, candidate.point())
-        {
-            candidate.truth = Some((now, truth(is.cost_ns, was.cost_ns)));
+        for (at, candidate) in self.candidates.iter_mut().enumerate() {
+            candidate.learn_truth(now, measured.filter(|_| at == self.present));
         }
     }
 
@@ -414,32 +352,93 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.notice_step(now, link);
         let possible =
             (0..self.candidates.len()).filter(|&at| is_possible(self.candidates[at].codec));
-        let all = possible.filter_map(|at| Some((self.carried(link, at)?, at)));
+        let all = possible.filter_map(|at| Some((self.carried(now, link, at)?, at)));
         let best = all.max_by(|a, b| a.0.rate.total_cmp(&b.0.rate));
-        let needed = self.carried(link, self.present).filter(|_| can_stay);
+        let needed = self.carried(now, link, self.present).filter(|_| can_stay);
         match (best, needed) {
-            (Some((most, at)), Some(needed))
-                if at != self.present
-                    && most.rate
-                        > self.gain_min([at, self.present], [most, needed]) * needed.rate =>
-            {
-                let before = self.better.filter(|it| it.0 == at);
-                let (_, since) = *self.better.insert(before.unwrap_or((at, now)));
-                let is_first = self.since == Instant::ZERO;
-                let (better_ns, used_ns) = match most.rate > LARGE_GAIN * needed.rate {
-                    true => (MUCH_BETTER_NS_MIN, self.used_ns_min / 2),
-                    false => (BETTER_NS_MIN, self.used_ns_min),
-                };
-                let is_better = now.since_ns(since) >= better_ns;
-                self.calm_since = now;
-                if is_first || is_better && now.since_ns(self.since) >= used_ns {
-                    self.use_(now, at);
-                }
+            (Some((most, at)), Some(needed)) if self.is_better(now, (most, at), needed) => {
+                self.better(now, (most, at), needed);
             }
             (Some((_, at)), None) => self.use_(now, at),
+            (_, Some(needed)) => {
+                self.calm(now);
+                if let Some(at) = self.worth_using(now, link, needed, is_possible) {
+                    self.explore(now, at);
+                }
+            }
             _ => self.calm(now),
         }
         self.present()
+    }
+
+    /// Returns true if another carries enough more. One that is used for once is given time to show what it leaves.
+    fn is_better(&self, now: Instant, (most, at): (Carried, usize), needed: Carried) -> bool {
+        let is_unseen = self.explored_from.is_some()
+            && !self.own.is_checked
+            && now.since_ns(self.since) < EXPLORED_NS_MAX;
+        let gain_min = match is_unseen {
+            true => LARGE_GAIN,
+            false => self.gain_min(now, [at, self.present], [most, needed]),
+        };
+        at != self.present && most.rate > gain_min * needed.rate
+    }
+
+    /// Another is better: it is used if it was for long enough.
+    fn better(&mut self, now: Instant, (most, at): (Carried, usize), needed: Carried) {
+        let before = self.better.filter(|it| it.0 == at);
+        let (_, since) = *self.better.insert(before.unwrap_or((at, now)));
+        let is_first = self.since == Instant::ZERO;
+        let (better_ns, used_ns) = match most.rate > LARGE_GAIN * needed.rate {
+            true => (MUCH_BETTER_NS_MIN, self.used_ns_min / 2),
+            false => (BETTER_NS_MIN, self.used_ns_min),
+        };
+        let is_better = now.since_ns(since) >= better_ns;
+        // Back to what was left for once.
+        let used_ns = if self.explored_from == Some(at) { USED_NS_MIN } else { used_ns };
+        self.calm_since = now;
+        if is_first || is_better && now.since_ns(self.since) >= used_ns {
+            self.use_(now, at);
+        }
+    }
+
+    /// Returns a codec that is worth being used for once: it carries nearly as much as the present one by what trials say,
+    /// and what it leaves in use is not known.
+    fn worth_using(
+        &self,
+        now: Instant,
+        link: f64,
+        needed: Carried,
+        is_possible: impl Fn(C) -> bool,
+    ) -> Option<usize> {
+        let is_soon = self.explored_at.is_some_and(|at| now.since_ns(at) < EXPLORE_APART_NS);
+        if is_soon || !self.own.is_checked || now.since_ns(self.since) < EXPLORE_AFTER_NS {
+            return None;
+        }
+        let content = self.content();
+        let carried = |at: usize| {
+            let carried = self.carried(now, link, at)?;
+            // One that there is too little time for is worth no less than it seems to be.
+            let is_in_time = carried.compressed >= carried.rate * (1.0 - 1e-6);
+            let is_worth_it = carried.rate * UNKNOWN_PART > GAIN_MIN_IN_TIME * needed.rate;
+            (is_in_time && is_worth_it).then_some((carried.rate, at))
+        };
+        let is_unknown = |&at: &usize| {
+            let it = &self.candidates[at];
+            // It is what takes longer that has more of what it has learned.
+            let is_stronger = it.cost_ns >= self.candidates[self.present].cost_ns;
+            is_stronger && at != self.present && is_possible(it.codec) && !it.is_known(now, content)
+        };
+        let unknown = (0..self.candidates.len()).filter(is_unknown).filter_map(carried);
+        unknown.max_by(|a, b| a.0.total_cmp(&b.0)).map(|it| it.1)
+    }
+
+    /// Uses a codec for once, to see what it leaves.
+    fn explore(&mut self, now: Instant, at: usize) {
+        let (from, held_ns, used) = (self.present, self.used_ns_min, self.used);
+        self.use_(now, at);
+        // That says nothing of codecs that take turns.
+        (self.used_ns_min, self.used) = (held_ns, used);
+        (self.explored_from, self.explored_at) = (Some(from), Some(now));
     }
 
     /// None is better.
@@ -475,17 +474,19 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     }
 
     fn use_(&mut self, now: Instant, at: usize) {
-        let (is, was) = (self.believed(at), self.believed(self.present));
+        let (is, was) = (self.believed(now, at), self.believed(now, self.present));
         // What is measured goes on as if it had been this one.
         if let (Some(is), Some(was)) = (is, was) {
             self.took_ns *= is.cost_ns / was.cost_ns.max(0.01);
             self.left *= is.ratio / was.ratio;
         }
         let bit = |at: usize| 1_u64.checked_shl(at as u32).unwrap_or(0);
-        if self.used & bit(at) != 0 {
+        let returns = self.explored_from.take() == Some(at);
+        if self.used & bit(at) != 0 && !returns {
             self.used_ns_min = (2 * self.used_ns_min).min(USED_NS_MAX);
         }
         self.used |= bit(self.present) | bit(at);
+        self.own = Own::default();
         (self.present, self.since, self.better) = (at, now, None);
         self.calm_since = now;
         self.ratio_then = self.measured().map(|it| it.ratio);

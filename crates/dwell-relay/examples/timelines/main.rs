@@ -16,16 +16,18 @@ use run::{PHASES, Seen, WINDOW_NS};
 const USAGE: &str = "\
 Shows how soon codec = \"auto\" follows what changes, in virtual time.
 
-Usage: timelines [--share PART] [--seed N] [--json]
+Usage: timelines [--codec CODEC] [--share PART] [--seed N] [--json]
 
-  --share PART  the part of a processor that may be had (1)
-  --seed N      of the content (1)
-  --json        a line for each phase, with what was delivered in each 50 ms
+  --codec CODEC  what is configured (auto), such as zstd:6 or ppm:6: what a fixed codec delivers
+  --share PART   the part of a processor that may be had (1)
+  --seed N       of the content (1)
+  --json         a line for each phase, with what was delivered in each 50 ms
 
 Exit codes: 0 all is well, 1 something failed, 2 wrong arguments.";
 
 fn main() -> ExitCode {
     let (mut share, mut seed, mut json) = (1.0, 1, false);
+    let mut codec = "auto".to_owned();
     let mut arguments = std::env::args().skip(1);
     while let Some(flag) = arguments.next() {
         let mut value = || arguments.next().unwrap_or_default();
@@ -39,6 +41,10 @@ fn main() -> ExitCode {
                 (0.01..=1.0).contains(&share)
             }),
             "--seed" => value().parse().map(|it| seed = it).is_ok(),
+            "--codec" => {
+                codec = value();
+                !codec.is_empty() && !codec.contains(['"', '\\', '\n'])
+            }
             "--json" => {
                 json = true;
                 true
@@ -50,7 +56,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    match run::run(&PHASES, share, seed) {
+    match run::run(&PHASES, &codec, share, seed) {
         Ok(seen) if json => seen.iter().for_each(print_json),
         Ok(seen) => print_table(&seen),
         Err(message) => {

@@ -169,9 +169,9 @@ impl Source {
 }
 
 impl End {
-    fn new(side: usize, seed: u64, mbit: u64, share: f64) -> Result<Self, String> {
+    fn new(side: usize, seed: u64, config: &Config, share: f64) -> Result<Self, String> {
         let endpoint = address(1 - side);
-        let node = Node::new(&config(side, mbit)?, &[Some(endpoint)], &mut random(side, seed))
+        let node = Node::new(config, &[Some(endpoint)], &mut random(side, seed))
             .map_err(|error| error.to_string())?;
         let source = (side == 0).then(|| Source::new(seed));
         Ok(Self { node, world: World::new(share), source, delivered_bytes: 0 })
@@ -228,17 +228,26 @@ struct Run {
     net: VirtualNet<End>,
     ends: [NodeId; 2],
     links: [DirectionId; 2],
+    codec: String,
     seed: u64,
 }
 
-/// Goes through the phases, with a processor of which so much may be had.
-pub(crate) fn run(phases: &[Phase], share: f64, seed: u64) -> Result<Vec<Seen>, String> {
+/// Goes through the phases, with this codec configured and a processor of which so much may be had.
+pub(crate) fn run(
+    phases: &[Phase],
+    codec: &str,
+    share: f64,
+    seed: u64,
+) -> Result<Vec<Seen>, String> {
     let Some(first) = phases.first() else { return Ok(Vec::new()) };
     let mut net = VirtualNet::new();
-    let mut end = |side| Ok::<_, String>(net.add(End::new(side, seed, first.mbit, share)?));
+    let mut end = |side| {
+        let config = config(side, first.mbit, codec)?;
+        Ok::<_, String>(net.add(End::new(side, seed, &config, share)?))
+    };
     let ends = [end(0)?, end(1)?];
     let links = net.connect((ends[0], 0), (ends[1], 0), link(first.mbit), link(first.mbit));
-    let mut run = Run { net, ends, links, seed };
+    let mut run = Run { net, ends, links, codec: codec.to_owned(), seed };
     run.go_to(Instant::from_ns(START_NS))?;
     phases.iter().map(|&phase| run.phase(phase)).collect()
 }
@@ -270,10 +279,10 @@ impl Run {
 
     /// The link, the relays' configuration and the source change.
     fn change(&mut self, phase: Phase) -> Result<(), String> {
-        let Self { net, ends, links, seed } = self;
+        let Self { net, ends, links, codec, seed } = self;
         links.iter().for_each(|&it| net.set_link(it, link(phase.mbit)));
         for (side, &id) in ends.iter().enumerate() {
-            let config = config(side, phase.mbit)?;
+            let config = config(side, phase.mbit, codec)?;
             net.with_node(id, |end, now, out| {
                 end.world.now = now;
                 if let Some(source) = &mut end.source {
@@ -321,12 +330,12 @@ fn address(side: usize) -> SocketAddr {
 }
 
 /// The relay's rate is a little lower than the link's, so that the queue is where it sees it.
-fn config(side: usize, mbit: u64) -> Result<Config, String> {
+fn config(side: usize, mbit: u64, codec: &str) -> Result<Config, String> {
     let (own, other, kbit) = (side + 1, 2 - side, mbit * 970);
     let text = format!(
         "[node]\naddresses = [\"10.{own}.0.1/16\"]\n[[peer]]\nname = \"other\"\n\
          endpoint = \"192.0.2.{other}:7733\"\nprefixes = [\"10.{other}.0.0/16\"]\n\
-         rate = \"{kbit}kbit\"\nscheme = \"auto\"\ncodec = \"auto\"\npsk_file = \"5\"\n",
+         rate = \"{kbit}kbit\"\nscheme = \"auto\"\ncodec = \"{codec}\"\npsk_file = \"5\"\n",
     );
     let read = |_: &Path| -> Result<Secret, ReadSecretError> { Ok(Secret::new([5; 32])) };
     Config::parse(&text, "timelines.toml", &read).map_err(|error| error.to_string())

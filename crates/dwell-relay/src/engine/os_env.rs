@@ -239,7 +239,9 @@ impl Env for OsEnv {
         let Job::Decode(mut refused) = self.workers.submit(Job::Decode(job))? else {
             return None;
         };
+        let start = Clock::thread_cpu_ns();
         refused.run();
+        refused.took_ns = Clock::thread_cpu_ns().saturating_sub(start);
         Some(refused)
     }
 

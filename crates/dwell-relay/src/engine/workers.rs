@@ -84,7 +84,8 @@ impl Job {
             }
             Self::Decode(job) => {
                 job.run();
-                Clock::thread_cpu_ns() - start
+                job.took_ns = Clock::thread_cpu_ns() - start;
+                job.took_ns
             }
         }
     }

@@ -18,6 +18,7 @@ mod choice;
 mod codec;
 mod counts;
 mod decode_job;
+mod decoding;
 mod entering;
 mod incoming;
 mod job;
@@ -59,6 +60,9 @@ const BOUND_NS_MIN: u64 = 200 * MILLI_NS;
 const BOUND_MARGIN_NS: u64 = 50 * MILLI_NS;
 /// Packets beside records of contexts are retransmitted like these for so long after them.
 const ACTIVE_NS_MIN: u64 = 1_000 * MILLI_NS;
+
+/// It is looked at how batches are compressed at most this often: it takes as much time as a few packets.
+const LOOKS_APART_NS: u64 = 5 * MILLI_NS;
 
 /// Contexts that can't go on begin again at most this often.
 const AGAIN_NS: u64 = 20_000 * MILLI_NS;
@@ -143,6 +147,8 @@ pub(crate) struct Contexts {
     /// When they had to begin again though nothing else did.
     began_again_at: Option<Instant>,
     choice: Choice,
+    /// When it was looked at how batches are compressed.
+    looked_at: Instant,
     overload: Overload,
     /// Which flows have a context of their own.
     pub(crate) flows: FlowHistories,
@@ -165,6 +171,7 @@ impl Contexts {
             incarnations: None,
             began_again_at: None,
             choice: Choice::default(),
+            looked_at: Instant::ZERO,
             overload: Overload::default(),
             flows: FlowHistories::new(0),
             dictionary: None,
@@ -246,6 +253,15 @@ impl Contexts {
         if !is_same {
             self.bindings.clear();
         }
+    }
+
+    /// Returns true, and notes it, if it is time to look how batches are compressed.
+    fn is_look_due(&mut self, now: Instant) -> bool {
+        let is_due = now.since_ns(self.looked_at) >= LOOKS_APART_NS;
+        if is_due {
+            self.looked_at = now;
+        }
+        is_due
     }
 
     /// Looks if batches should refer to those before, or to what was confirmed, on a path that has lost so

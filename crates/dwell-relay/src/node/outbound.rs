@@ -259,8 +259,10 @@ impl Node {
             probe(peer, index, env, now);
         }
         if due.report {
+            let model_bps = self.model_bps(index);
+            let peer = &mut self.peers[index];
             peer.note_tail_report(now);
-            let report = Control::Report(peer.report(now));
+            let report = Control::Report(peer.report(now, model_bps));
             // What came is known one by one before the report is looked at.
             match peer.reports.arrivals().map(Control::Arrivals) {
                 Some(arrivals) => send_controls(peer, index, env, &[arrivals, report]),

@@ -643,11 +643,11 @@ impl Peer {
         if self.port.is_empty() { 0 } else { u64::MAX }
     }
 
-    /// The report that goes out now.
-    pub(crate) fn report(&mut self, now: Instant) -> Report {
+    /// The report that goes out now, with the rate at which there is time to decode what models make.
+    pub(crate) fn report(&mut self, now: Instant, model_bps: u64) -> Report {
         let report = self.reports.report(now, &self.rx, (self.records, self.data_records));
         let waiting_bytes = self.port.backlog_bytes();
-        Report { waiting_bytes, waiting_ns: self.port.waiting_ns(), ..report }
+        Report { waiting_bytes, waiting_ns: self.port.waiting_ns(), model_bps, ..report }
     }
 
     /// A probe that goes out now.

@@ -26,7 +26,7 @@ const WEIGHTS: Bytes<f64> = Bytes { read: 1.0, sent: 4.0, received: 4.0, deliver
 /// Of what a byte costs that goes raw, the part for sending it, as long as that is not known.
 const SENT_PART: f64 = 0.8;
 /// What it costs, in nanoseconds, before anything was measured.
-const RAW_NS: f64 = 12.0;
+const RAW_NS: f64 = 6.0;
 /// A window says what raw bytes cost if so few were compressed, and what compressed ones cost if so many were.
 const RAW_PART_MAX: f64 = 0.1;
 const COMPRESSED_PART_MIN: f64 = 0.5;
@@ -37,6 +37,8 @@ const PROBES_APART_WINDOWS: u32 = 48;
 const WITHHELD_MIN: f64 = 0.01;
 /// What of a quota is planned with: the rest is for what is not counted.
 const QUOTA_PART: f64 = 0.95;
+/// Of a quota, the part that decoding what models make may take.
+const DECODING_PART: f64 = 0.5;
 /// A codec is not limited where it would take no more than this part beyond the limit.
 const ENOUGH: f64 = 0.95;
 /// Some is always compressed, to learn what it costs and leaves: one part in so many of what there is.
@@ -173,6 +175,17 @@ impl Processors {
         Processor { share, budget }
     }
 
+    /// Returns the part of a processor that decoding may take for one of so many peers: what one peer sends is decoded
+    /// in its order, by one thread at a time.
+    fn for_decoding(&self, peers: usize) -> f64 {
+        let usual = Processor::default().share;
+        let threads = (usual * self.threads).min(self.available.map_or(f64::INFINITY, |all| {
+            // The rest of a quota is for all else that a packet costs.
+            QUOTA_PART * DECODING_PART * all
+        }));
+        (threads / peers.max(1) as f64).min(usual)
+    }
+
     /// Returns what a byte costs that comes in, and one that goes out, in nanoseconds: so that a raw byte and a compressed
     /// one cost what was measured, beside the codec.
     fn costs(&self) -> (f64, f64) {
@@ -235,8 +248,9 @@ impl Processors {
         }
         self.windows = (self.windows + 1) % PROBES_APART_WINDOWS;
         for (index, peer) in peers.iter().enumerate() {
-            let limit = self.limit_of(self.of_peer(now, index), index, peer);
-            self.loads[index].limit = limit;
+            let link = peer.pacer.rate().map(|rate| rate.as_bps() as f64 / 8.0);
+            let processor = self.of_peer(now, index);
+            self.loads[index].limit = link.and_then(|link| self.limit_of(processor, index, link));
         }
     }
 
@@ -299,18 +313,23 @@ impl Processors {
         }
     }
 
-    /// Returns the most that a peer's codec should take, if that is less than it would.
-    fn limit_of(&self, processor: Processor, index: usize, peer: &Peer) -> Option<CpuLimit> {
+    /// Returns the most that a peer's codec should take over a link of so many bytes a second, if that is less than it
+    /// would.
+    fn limit_of(&self, processor: Processor, index: usize, link: f64) -> Option<CpuLimit> {
         let budget = processor.budget?;
         let load = self.loads.get(index)?;
         let codec = load.compressed.codec()?;
-        let link = peer.pacer.rate()?.as_bps() as f64 / 8.0;
         let codec = self.codec.unwrap_or(codec);
         let best = processor.carried(link, codec);
         let least = budget.processors / EXPLORED_PART;
         let ppm = |share: f64| (share * 1e6).clamp(1.0, 1e6) as u32;
         let limit = |share: f64| CpuLimit { share_ppm: ppm(share), explored_ppm: ppm(least) };
-        let probes = self.withheld >= WITHHELD_MIN && self.windows < PROBE_WINDOWS;
+        let is_raw = best.compressed * codec.cost_ns / 1e9 < least;
+        let probes = (is_raw || self.withheld >= WITHHELD_MIN) && self.windows < PROBE_WINDOWS;
+        if is_raw && !probes {
+            // What contexts cost beside compressing is saved, too, if nothing is in any.
+            return Some(CpuLimit { share_ppm: 1, explored_ppm: 0 });
+        }
         // If nothing should go raw, or as much is compressed as there is time for, there needs no limit.
         let enough = Processor { budget: None, ..processor }.carried(link, codec);
         if best.compressed >= ENOUGH * enough.compressed.min(best.rate) {
@@ -399,6 +418,16 @@ impl Node {
     /// Compressing is done by so many threads.
     pub fn set_threads(&mut self, threads: usize) {
         self.processors.threads = threads.max(1) as f64;
+    }
+
+    /// Returns the rate of packets at which there is time to decode what models of a peer make, in bits per second.
+    pub(super) fn model_bps(&self, index: usize) -> u64 {
+        let has_models = |peer: &Peer| !peer.removed && peer.contexts.incoming.has_models();
+        let others = self.peers.iter().enumerate().filter(|it| it.0 != index);
+        let peers = 1 + others.filter(|it| has_models(it.1)).count();
+        let speed = self.peers[index].contexts.incoming.model_speed();
+        // Zero would say nothing.
+        (8.0 * speed * self.processors.for_decoding(peers)).max(1.0) as u64
     }
 
     /// Returns true if it is time for [`Self::look_at_processors`].
@@ -501,6 +530,35 @@ mod tests {
             let carried = processor.carried(25e6, CodecPoint::new(8.0, 0.4));
             assert_eq!(carried.compressed > 0.0, is_worth_it, "{compressed_ns}: {carried:?}");
         }
+    }
+
+    #[test]
+    fn decoding_has_its_part_of_a_quota_and_each_peer_its_part_of_that() {
+        let mut all = processors(4.0, &[0.0]);
+        let parts = |all: &Processors| [1, 2, 4, 8].map(|peers| all.for_decoding(peers));
+        assert_eq!(parts(&all), [0.7, 0.7, 0.7, 0.35]);
+        all.available = Some(0.2);
+        assert!(parts(&all)[0] < 0.1 && parts(&all)[0] == 8.0 * parts(&all)[3]);
+    }
+
+    /// Where the quota does not even suffice for raw bytes, contexts are left alone, but for a probe now and then.
+    #[test]
+    fn where_raw_carries_most_nothing_is_compressed_but_for_probes() {
+        let mut all = processors(1.0, &[0.0]);
+        for _ in 0..20 {
+            look(&mut all, Some(0.1), (0.1, 0.5), 12.5e6);
+        }
+        all.loads[0].compressed = Compressed { original: 1e6, left: 0.4e6, took_ns: 20e6 };
+        let limits: Vec<_> = (0..PROBES_APART_WINDOWS)
+            .map(|window| {
+                all.windows = window;
+                all.limit_of(all.of_peer(at(1), 0), 0, 25e6).map(|it| it.share_ppm)
+            })
+            .collect();
+        let (probes, others) = limits.split_at(PROBE_WINDOWS as usize);
+        assert!(probes.iter().all(Option::is_none) && others.iter().all(|it| *it == Some(1)));
+        // A link that is thin enough for the quota has all compressed.
+        assert_eq!(all.limit_of(all.of_peer(at(1), 0), 0, 0.1e6), None);
     }
 
     #[test]

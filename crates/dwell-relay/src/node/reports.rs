@@ -252,6 +252,12 @@ impl Reports {
         Path { got: got.saturating_add(latest.datagrams), lost: lost.saturating_add(latest.lost) }
     }
 
+    /// Returns the rate at which the peer has time to decode what models make, if it says so.
+    pub(crate) fn model_rate(&self) -> Option<Rate> {
+        let bps = self.latest.map_or(0, |(_, report)| report.model_bps);
+        Rate::from_bps(bps)
+    }
+
     /// For reports to people.
     pub(crate) fn reported(report: &Report) -> PeerReport {
         PeerReport {

@@ -72,7 +72,7 @@ pub struct RxContexts {
     pub raw: u64,
     /// Compressed bytes of the batches.
     pub bytes_in: u64,
-    /// Their bytes after decompression.
+    /// Bytes of their packets, after decompression.
     pub bytes_out: u64,
     /// Generations begun.
     pub generations: u64,

@@ -233,6 +233,7 @@ fn section_7_control() {
         waiting_ns: 4_800_000,
         recent_sent: 2_000,
         recent_lost: 20,
+        model_bps: 24_000_000,
     };
     let context_report = ContextReport {
         context: 3,

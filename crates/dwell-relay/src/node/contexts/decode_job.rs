@@ -55,6 +55,8 @@ pub struct DecodeJob {
     pub(super) peer_generation: u64,
     /// The time that it is expected to take, in nanoseconds.
     pub cost_ns: u64,
+    /// The processor time that it took, in nanoseconds: whoever calls [`Self::run`] writes it down, if it is known.
+    pub took_ns: u64,
     pub(super) context: u8,
     /// Names the departure: the context may have begun again meanwhile.
     pub(super) serial: u64,

@@ -76,6 +76,7 @@ pub(in crate::node) fn compress_in_context(
         packets.for_each(|packet| predictor.write(packet, &mut batch));
         headers = Headers::Predicted;
     }
+    let packets_bytes = peer.port.batch().iter().map(|&id| store.get(id).0.len() as u64).sum();
     let ticket = ticket(peer, (index, first), job);
     let (cost_ns, took_ns) = (if job.is_urgent { 0 } else { job.cost_ns }, 0);
     let (made, offset) = (Made::Failed, 0);
@@ -92,6 +93,7 @@ pub(in crate::node) fn compress_in_context(
         begins,
         headers,
         batch,
+        packets_bytes,
         out,
         made,
         offset,
@@ -134,7 +136,7 @@ pub(in crate::node) fn finish(
         elapsed_ns: job.elapsed_ns,
     };
     let place = place_of(&job).filter(|_| made == Made::Done);
-    let ContextJob { ticket, group, context, epoch, encoder, batch, out, .. } = job;
+    let ContextJob { ticket, group, context, epoch, encoder, batch, packets_bytes, out, .. } = job;
     let memory_bytes = encoder.memory_bytes();
     let is_live = contexts.outgoing.leave(now, (context, epoch), encoder, left);
     let outcome = match place {
@@ -142,9 +144,9 @@ pub(in crate::node) fn finish(
             store.commit(ticket.id, place, &out);
             contexts.outgoing.counts.batches += 1;
             contexts.outgoing.counts.alone += u64::from(place.alone.is_some());
-            contexts.outgoing.counts.bytes_in += batch.len() as u64;
+            contexts.outgoing.counts.bytes_in += packets_bytes;
             contexts.outgoing.counts.bytes_out += out.len() as u64;
-            let bytes = (batch.len() as u64, out.len() as u64);
+            let bytes = (packets_bytes, out.len() as u64);
             let flow = store.treatment(ticket.id).flow;
             contexts.flows.compressed(now, (group, flow), bytes, memory_bytes);
             Outcome::Committed(out.len() as u32)

@@ -24,6 +24,7 @@ use dwell_wire::{ContextBody, ContextRecord, ContextReport, reconstruct_number};
 use super::Limits;
 use super::counts::IncomingCounts;
 use super::decode_job::{Cancel, DecodeJob};
+use super::decoding::Decoding;
 use crate::node::allowance::Allowance;
 use crate::node::memory::LeastRecent;
 pub(crate) use held::Held;
@@ -130,6 +131,7 @@ pub(crate) struct Incoming {
     departures: u64,
     /// Of the jobs of the present contexts.
     cancel: Cancel,
+    decoding: Decoding,
     /// Records of the session before are of the same contexts.
     accepts_previous: bool,
     /// There were records in this session.
@@ -153,6 +155,7 @@ impl Incoming {
             parked_bytes: 0,
             departures: 0,
             cancel: Cancel::default(),
+            decoding: Decoding::default(),
             accepts_previous: false,
             is_active: false,
             came_at: Instant::ZERO,
@@ -343,8 +346,21 @@ impl Incoming {
 
     /// A job comes back. Returns true if its batch is to be delivered.
     pub(crate) fn returned(&mut self, job: &mut DecodeJob) -> bool {
+        if job.begins.is_none() {
+            self.decoding.took(job.out.len(), job.took_ns);
+        }
         let receiver = self.contexts.get_mut(&job.context);
         receiver.is_some_and(|receiver| receiver.returned(job, &mut self.counts))
+    }
+
+    /// Returns the bytes that models restore in a second of a processor.
+    pub(crate) fn model_speed(&self) -> f64 {
+        self.decoding.speed()
+    }
+
+    /// Returns true if a context has a model.
+    pub(crate) fn has_models(&self) -> bool {
+        self.contexts.values().any(|it| it.has_model())
     }
 
     /// Returns the time for which the oldest record has waited for a thread, in nanoseconds.
@@ -375,7 +391,11 @@ impl Incoming {
         batch: &[u8],
         out: &mut [u8],
     ) -> Option<Restored> {
-        self.contexts.get_mut(&context)?.restore_headers(batch, out)
+        let restored = self.contexts.get_mut(&context)?.restore_headers(batch, out)?;
+        // What was decoded was counted; packets are what counts.
+        let decoded = self.counts.bytes_out.saturating_sub(batch.len() as u64);
+        self.counts.bytes_out = decoded + restored.bytes() as u64;
+        Some(restored)
     }
 
     /// Ends a generation whose content makes no sense: the two ends don't have the same ring.

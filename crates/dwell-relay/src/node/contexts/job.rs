@@ -40,6 +40,8 @@ pub struct ContextJob {
     pub(super) begins: bool,
     pub(super) headers: Headers,
     pub(super) batch: Vec<u8>,
+    /// The bytes of its packets, which it has fewer of if their headers are predicted.
+    pub(super) packets_bytes: u64,
     /// The result, what became of it, and the place of the batch in the ring.
     pub(super) out: Vec<u8>,
     pub(super) made: Made,

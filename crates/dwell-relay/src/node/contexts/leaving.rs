@@ -223,7 +223,7 @@ impl Node {
         }
     }
 
-    /// Gives up what is waited for in vain, and reports how far the peer's contexts have come.
+    /// Does what time brings for contexts in both directions.
     pub(in crate::node) fn tend_contexts(
         &mut self,
         env: &mut impl Env,
@@ -237,6 +237,14 @@ impl Node {
             peer.renew_contexts();
         }
         self.review_overload(env, now, index);
+        if self.peers[index].contexts.is_look_due(now) {
+            self.look_at_codecs(env, now, index);
+        }
+        self.report_contexts(env, now, index);
+    }
+
+    /// Looks how batches should refer to others, and which codecs are best now.
+    fn look_at_codecs(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         let path = (peer.reports.recent_there(now), peer.rtt_ns);
         peer.contexts.review(now, peer.config.history_mode, path);
@@ -247,7 +255,7 @@ impl Node {
             processor.share = processor.share.min(f64::from(saving.cpu_ppm) / 1e6);
         }
         let may_try = self.processors.may_try(now);
-        let path = (rate, takes_models);
+        let path = (rate, takes_models, peer.reports.model_rate());
         let generation = peer.generation;
         let trial = peer.contexts.outgoing.pick(now, path, processor, may_try);
         if let Some(trial) = trial {
@@ -256,6 +264,10 @@ impl Node {
                 self.tried(now, &done);
             }
         }
+    }
+
+    /// Gives up what is waited for in vain, and reports how far the peer's contexts have come.
+    fn report_contexts(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         let waits = GapWaits::of(peer.rtt_ns);
         let reorder = &peer.reorder;

@@ -390,12 +390,12 @@ impl Outgoing {
         std::mem::take(&mut self.worked_ns)
     }
 
-    /// Looks which codecs are best on a link of this rate, with so much of a processor, and returns a trial if there is to
-    /// be one and there is time for it.
+    /// Looks which codecs are best on a link of this rate, to a peer that has time to decode so much from models, with so
+    /// much of a processor, and returns a trial if there is to be one and there is time for it.
     pub(super) fn pick(
         &mut self,
         now: Instant,
-        (rate, is_for_models): (Option<Rate>, bool),
+        (rate, is_for_models, receiver): (Option<Rate>, bool, Option<Rate>),
         processor: Processor,
         may_try: bool,
     ) -> Option<CodecTrial> {
@@ -405,7 +405,7 @@ impl Outgoing {
         let models = models.map_or(0, |models| usize::from(models.contexts));
         for (at, context) in self.contexts.iter_mut().enumerate() {
             if let Some(picking) = &mut context.picking {
-                picking.review(now, rate, at < models, processor);
+                picking.review(now, (rate, receiver), at < models, processor);
             }
         }
         self.trials.may_begin = may_try;

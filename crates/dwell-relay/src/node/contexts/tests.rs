@@ -234,7 +234,7 @@ impl Pair {
         let is_thin = (self.now.as_ns() / (2 * SECOND_NS)).is_multiple_of(2);
         let rate = Rate::from_mbps(if is_thin { 1 } else { 2_000 });
         if let Some(mut trial) =
-            self.outgoing.pick(self.now, (Some(rate), is_thin), Processor::default(), true)
+            self.outgoing.pick(self.now, (Some(rate), is_thin, None), Processor::default(), true)
         {
             trial.run_in_no_time();
             self.outgoing.tried(self.now, &trial);

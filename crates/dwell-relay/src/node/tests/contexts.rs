@@ -115,10 +115,11 @@ fn headers_are_predicted_for_peers_that_restore_them() {
     let [both, _, to_older, _, without, _] = left[..] else { panic!("six runs") };
     for side in [0, 1] {
         assert!(10 * both[side].0 < 9 * without[side].0, "{left:?}");
-        assert!(both[side].1 + 10 < without[side].1, "{left:?}");
+        // Of packets their bytes count, and not what is left of their headers.
+        assert!(both[side].1.abs_diff(without[side].1) <= 2, "{left:?}");
     }
     // To the older one headers go in columns, from it as well as to any other.
-    assert!(to_older[0].1 > both[0].1 + 10 && to_older[1].1 == both[1].1, "{left:?}");
+    assert!(to_older[0].0 != both[0].0 && to_older[1] == both[1], "{left:?}");
 }
 
 /// A generation that begins with plain headers begins without knowing any, though they are predicted later in it.

@@ -95,6 +95,7 @@ impl Receiver {
             peer: 0,
             peer_generation: 0,
             cost_ns: 0,
+            took_ns: 0,
             context: record.context,
             serial,
             decoder: std::mem::replace(&mut self.decoder, none),
