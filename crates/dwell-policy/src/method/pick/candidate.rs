@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_told_apart_by_halves() {
+    fn contents_differ_by_what_is_left_of_them() {
         assert_eq!([1.2, 0.9, 0.4, 0.2, 0.01, f64::NAN].map(content_of), [0, 0, 1, 2, 3, 0]);
     }
 }
