@@ -44,7 +44,7 @@ pub const CONTEXT_BASE_LEN_MAX: u32 = 1 << 20;
 /// It is primed far more often, and a decoder keeps those of several generations.
 pub const CONTEXT_ALONE_BASE_LEN_MAX: u32 = HISTORY_LEN_MAX as u32;
 /// The longest batch of a context, in bytes.
-pub const CONTEXT_BATCH_LEN_MAX: usize = 65_535;
+pub const CONTEXT_BATCH_LEN_MAX: usize = 1 << 16;
 
 /// What zstd takes beside window and tables to encode, and beside the window to decode, in bytes.
 const BESIDE_TABLES_BYTES: u64 = 2 << 20;

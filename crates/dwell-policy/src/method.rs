@@ -16,10 +16,12 @@
 //! ```
 //! use dwell_base::Instant;
 //! use dwell_policy::rate::LinkReport;
-//! use dwell_policy::method::{Asked, Choice, Measured, Offer, Prior, Rule, Steering};
+//! use dwell_policy::method::{Asked, Choice, Measured, Offer, Prior, Referring, Rule, Steering};
 //!
 //! // A fast codec that halves what it is given, and one that takes ten times as long for a third.
-//! let prior = |codec, cost_ns, saving| Prior { codec, cost_ns, saving, may_refer: false };
+//! let prior = |codec, cost_ns, saving| {
+//!     Prior { codec, cost_ns, saving, refers: Referring::Never }
+//! };
 //! let rule = Rule::Hull(vec![prior("fast", 3.0, 0.5), prior("strong", 30.0, 0.67)]);
 //! let mut steering = Steering::new(rule, 128 << 10);
 //!
@@ -71,6 +73,7 @@ mod codecs;
 mod hull;
 mod pick;
 mod processor;
+mod running;
 mod slowdown;
 mod steering;
 mod switching;
@@ -80,7 +83,7 @@ mod trial_budget;
 mod write_cost;
 
 pub use bound::{Bound, CodecPoint};
-pub use codecs::{Choice, Measured, Prior};
+pub use codecs::{Choice, Measured, Prior, Referring};
 pub use hull::Offer;
 pub use pick::{Assumed, CodecPick, Tried};
 pub use processor::{Budget, Carried, Processor};

@@ -22,6 +22,9 @@ const SAVING_MAX: f64 = 0.995;
 /// own; before it was measured.
 const REFERRING_COST: f64 = 1.4;
 const REFERRING_RATIO: f64 = 0.92;
+/// The same of going on with a running context.
+const CONTINUING_COST: f64 = 1.2;
+const CONTINUING_RATIO: f64 = 0.88;
 
 /// The cost of each byte that a block may refer to, relative to that of its own bytes; and the length
 /// of a full history, relative to that of a full block.
@@ -30,8 +33,8 @@ const HISTORY_BLOCKS: f64 = 2.0;
 
 /// Returns the bytes that compressing a block costs as much as, in terms of full blocks with a full
 /// history: what is referred to has to be read, however short the block is.
-fn work_len(refers: bool, len: usize, history_len: usize) -> f64 {
-    match refers {
+fn work_len(rereads: bool, len: usize, history_len: usize) -> f64 {
+    match rereads {
         false => len as f64,
         true => {
             (len as f64 + HISTORY_COST * history_len as f64) / (1.0 + HISTORY_COST * HISTORY_BLOCKS)
@@ -44,7 +47,8 @@ fn work_len(refers: bool, len: usize, history_len: usize) -> f64 {
 pub struct Choice<C> {
     /// The codec.
     pub codec: C,
-    /// True if it refers to earlier blocks, if there are any that it can refer to.
+    /// True if it refers to earlier blocks, if there are any that it can refer to; or goes on with the running
+    /// context.
     pub refers: bool,
 }
 
@@ -65,8 +69,34 @@ pub struct Prior<C> {
     pub cost_ns: f64,
     /// 1 − ratio, from 0.005 to 0.995.
     pub saving: f64,
-    /// True if blocks compressed with it may refer to earlier ones.
-    pub may_refer: bool,
+    /// What blocks compressed with it may refer to.
+    pub refers: Referring,
+}
+
+/// What blocks compressed with a codec may refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Referring {
+    /// To nothing: each stands alone.
+    #[default]
+    Never,
+    /// To what came just before, which has to be read for each block; or each stands alone.
+    Rereads,
+    /// To all that went through a running context, which is of one codec at a time; or each stands alone.
+    Continues,
+    /// As before, but it is too slow for blocks that stand alone.
+    OnlyContinues,
+}
+
+impl Referring {
+    /// Returns true if blocks may stand alone.
+    const fn stands_alone(self) -> bool {
+        !matches!(self, Self::OnlyContinues)
+    }
+
+    /// Returns true if it is a running context that blocks refer to.
+    pub(super) const fn continues(self) -> bool {
+        matches!(self, Self::Continues | Self::OnlyContinues)
+    }
 }
 
 /// The result of compressing a block.
@@ -99,20 +129,22 @@ pub(super) struct CodecEstimate<C> {
     saving: f64,
     /// Blocks since it was last measured; none if never.
     pub(super) age: Option<u32>,
+    /// True if it goes on with a running context.
+    pub(super) continues: bool,
 }
 
 impl<C: Copy> CodecEstimate<C> {
     /// The estimate before the codec was used.
     fn prior(prior: &Prior<C>) -> Self {
         let &Prior { codec, cost_ns, saving, .. } = prior;
-        Self { choice: Choice::alone(codec), cost_ns, saving, age: None }
+        Self { choice: Choice::alone(codec), cost_ns, saving, age: None, continues: false }
     }
 
     /// The same for blocks that refer to earlier ones.
     fn prior_of_referring(prior: &Prior<C>) -> Self {
         let alone = Self::prior(prior);
         let choice = Choice { codec: prior.codec, refers: true };
-        let mut estimate = Self { choice, ..alone };
+        let mut estimate = Self { choice, continues: prior.refers.continues(), ..alone };
         estimate.follow(&alone);
         estimate
     }
@@ -123,14 +155,22 @@ impl<C: Copy> CodecEstimate<C> {
 
     /// Returns the time that compressing a block of this length takes, in nanoseconds.
     pub(super) fn work_ns(&self, len: usize, history_len: usize) -> f64 {
-        self.cost_ns * work_len(self.choice.refers, len, history_len)
+        self.cost_ns * work_len(self.rereads(), len, history_len)
+    }
+
+    const fn rereads(&self) -> bool {
+        self.choice.refers && !self.continues
     }
 
     /// Follows a measurement of the same codec with the opposite use of references.
     fn follow(&mut self, sibling: &Self) {
+        let (cost, ratio) = match self.continues || sibling.continues {
+            true => (CONTINUING_COST, CONTINUING_RATIO),
+            false => (REFERRING_COST, REFERRING_RATIO),
+        };
         let (cost, ratio) = match self.choice.refers {
-            true => (REFERRING_COST, REFERRING_RATIO),
-            false => (1.0 / REFERRING_COST, 1.0 / REFERRING_RATIO),
+            true => (cost, ratio),
+            false => (1.0 / cost, 1.0 / ratio),
         };
         self.cost_ns = cost * sibling.cost_ns;
         self.saving = (1.0 - ratio * (1.0 - sibling.saving)).clamp(SAVING_MIN, SAVING_MAX);
@@ -140,8 +180,9 @@ impl<C: Copy> CodecEstimate<C> {
 impl<C: Copy + PartialEq> CodecEstimates<C> {
     /// Makes the estimates before anything was measured; the cheapest codec first.
     pub(super) fn new(priors: &[Prior<C>]) -> Self {
-        let mut codecs: Vec<_> = priors.iter().map(CodecEstimate::prior).collect();
-        let referring = priors.iter().filter(|prior| prior.may_refer);
+        let alone = priors.iter().filter(|prior| prior.refers.stands_alone());
+        let mut codecs: Vec<_> = alone.map(CodecEstimate::prior).collect();
+        let referring = priors.iter().filter(|prior| prior.refers != Referring::Never);
         codecs.extend(referring.map(CodecEstimate::prior_of_referring));
         codecs.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
         codecs.dedup_by_key(|estimate| estimate.choice);
@@ -156,7 +197,8 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         let Some(at) = self.codecs.iter().position(|e| e.choice == result.choice) else { return };
         let len = result.original_len as f64;
         let ratio = result.used_len as f64 / len;
-        let work_len = work_len(result.choice.refers, result.original_len, result.history_len);
+        let rereads = self.codecs[at].rereads();
+        let work_len = work_len(rereads, result.original_len, result.history_len);
         let cost_ns = result.took_ns as f64 / work_len;
         let first = self.codecs[at].age.is_none();
         let gain = if first { 1.0 } else { GAIN };
@@ -209,7 +251,8 @@ mod tests {
     }
 
     fn prior(codec: Codec, cost_ns: f64, saving: f64, may_refer: bool) -> Prior<Codec> {
-        Prior { codec, cost_ns, saving, may_refer }
+        let refers = if may_refer { Referring::Rereads } else { Referring::Never };
+        Prior { codec, cost_ns, saving, refers }
     }
 
     fn estimates() -> CodecEstimates<Codec> {

@@ -9,6 +9,7 @@ use crate::rate::LinkRate;
 use super::balance::Balance;
 use super::bound::{Bound, CodecPoint};
 use super::codecs::{Choice, CodecEstimate, CodecEstimates, Measured, Prior};
+use super::running::Running;
 use super::write_cost::WriteCost;
 
 /// The cost of each byte besides compressing and writing: copies, the check sum. In nanoseconds.
@@ -68,6 +69,8 @@ pub(super) struct Hull<C> {
     counts: Vec<f64>,
     raw_count: f64,
     shares: Shares,
+    /// The codec of the running context.
+    running: Running,
     pub(super) balance: Balance,
     slowdown: Slowdown,
     /// The ratio of short blocks.
@@ -165,6 +168,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             counts: vec![0.0; len],
             raw_count: 0.0,
             shares: Shares { raw: 1.0, codecs: first },
+            running: Running::default(),
             balance: Balance::new(),
             slowdown: Slowdown::default(),
             short_ratio: SHORT_RATIO,
@@ -229,7 +233,18 @@ impl<C: Copy + PartialEq> Hull<C> {
             true => (work(codec) + SHORT_NS - drain_ns).max(0.0) + self.short_ratio * raw_ns,
             false => done_ns(codec, work(codec), len, drain_ns, rate),
         };
-        self.estimates.all().iter().all(|codec| done(codec) > raw_ns)
+        self.usable().all(|at| done(&self.estimates.all()[at]) > raw_ns)
+    }
+
+    /// Returns the places of the codecs that a block may have now: of those that go on with a running context only
+    /// the one that it has.
+    fn usable(&self) -> impl Iterator<Item = usize> {
+        let all = self.estimates.all().iter().enumerate();
+        all.filter(|(at, codec)| self.is_usable(*at, codec)).map(|(at, _)| at)
+    }
+
+    fn is_usable(&self, at: usize, codec: &CodecEstimate<C>) -> bool {
+        !codec.continues || self.running.at() == Some(at)
     }
 
     /// Returns the codec for a block. If the plan is to compress nothing, or nothing planned is
@@ -247,7 +262,9 @@ impl<C: Copy + PartialEq> Hull<C> {
             return choice(self, 0);
         }
         if block.probing {
-            let at = if self.probe_cheapest { 0 } else { self.estimates.all().len() / 2 };
+            let middle = self.usable().count() / 2;
+            let middle = self.usable().nth(middle).unwrap_or(0);
+            let at = if self.probe_cheapest { 0 } else { middle };
             self.probe_cheapest = !self.probe_cheapest;
             return choice(self, at);
         }
@@ -295,7 +312,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         let work = |at: usize| self.work_ns(at, block);
         // One that costs more than planned would take the time of other blocks, if there are any.
         let no_dearer =
-            (0..all.len()).filter(|&at| !block.more || all[at].cost_ns <= all[planned].cost_ns);
+            self.usable().filter(|&at| !block.more || all[at].cost_ns <= all[planned].cost_ns);
         if self.shares.raw <= RAW_SHARE_MIN {
             if work(planned) <= drain_ns {
                 return Some(planned);
@@ -310,8 +327,7 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// Returns the codec with which the link finishes a block first.
     fn soonest(&self, now: Instant, link: &LinkRate, block: Block) -> usize {
         let done = |at: &usize| self.done_ns(*at, now, link, block);
-        let all = 0..self.estimates.all().len();
-        all.min_by(|a, b| done(a).total_cmp(&done(b))).unwrap_or(0)
+        self.usable().min_by(|a, b| done(a).total_cmp(&done(b))).unwrap_or(0)
     }
 
     /// Returns true if a block may be given to another codec than planned, to measure it: if the link
@@ -349,6 +365,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             return;
         }
         self.estimates.measured(result);
+        self.continued(result.choice, result.original_len);
         if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == result.choice) {
             let estimated_ns = codec.work_ns(result.original_len, result.history_len);
             self.slowdown.measured(result.took_ns as f64, estimated_ns);
@@ -366,16 +383,53 @@ impl<C: Copy + PartialEq> Hull<C> {
         };
         let mut points = vec![with_all(CodecPoint::RAW)];
         points.extend(self.estimates.all().iter().map(|estimate| with_all(estimate.point())));
-        let bound = Bound::of(rate * self.balance.correction(), &points);
+        let rate = rate * self.balance.correction();
+        self.choose_running(rate, &points);
+        let bound = Bound::of(rate, &self.with_running(&points, self.running.at()));
         self.shares.raw = bound.shares[0];
         self.shares.codecs.copy_from_slice(&bound.shares[1..]);
         let planned = self.estimates.all().iter().zip(&self.shares.codecs);
+        let rereads = |codec: &CodecEstimate<C>| codec.choice.refers && !codec.continues;
         let referring: f64 =
-            planned.filter(|(codec, _)| codec.choice.refers).map(|(_, share)| share).sum();
+            planned.filter(|(codec, _)| rereads(codec)).map(|(_, share)| share).sum();
         self.keeps_history_for = match referring > REFERRING_SHARE_MIN {
             true => KEPT_FOR,
             false => self.keeps_history_for.saturating_sub(1),
         };
+    }
+
+    /// Notes that so many bytes of a block went through the running context, if they did.
+    pub(super) fn continued(&mut self, choice: Choice<C>, len: usize) {
+        let Some(at) = self.running.at() else { return };
+        if self.estimates.all().get(at).is_some_and(|codec| codec.choice == choice) {
+            self.running.went(len);
+        }
+    }
+
+    /// Looks which codec the running context should have, for a link of this rate.
+    fn choose_running(&mut self, rate: f64, points: &[CodecPoint]) {
+        let all = self.estimates.all().iter().enumerate();
+        let candidates: Vec<usize> =
+            all.filter(|(_, codec)| codec.continues).map(|(at, _)| at).collect();
+        let mut running = std::mem::take(&mut self.running);
+        running.choose(candidates.into_iter(), |at| {
+            Bound::of(rate, &self.with_running(points, at)).rate
+        });
+        self.running = running;
+    }
+
+    /// Returns the points of raw blocks and of all codecs, with impossible numbers for those that go on with a running
+    /// context and are not this one.
+    fn with_running(&self, points: &[CodecPoint], at: Option<usize>) -> Vec<CodecPoint> {
+        let is_possible =
+            |place: usize, codec: &CodecEstimate<C>| !codec.continues || at == Some(place);
+        let mut points = points.to_vec();
+        for ((place, codec), point) in self.estimates.all().iter().enumerate().zip(&mut points[1..]) {
+            if !is_possible(place, codec) {
+                *point = CodecPoint::new(f64::NAN, f64::NAN);
+            }
+        }
+        points
     }
 
     /// Returns true if fewer blocks than this share were sent uncompressed.
@@ -412,12 +466,13 @@ impl<C: Copy + PartialEq> Hull<C> {
         let is_wanted = |at: &usize| {
             let (codec, point) = (&all[*at], all[*at].point());
             *at != planned
+                && self.is_usable(*at, codec)
                 && codec.age.is_none_or(|age| age >= STALE_AFTER)
                 && point.cost_ns <= STALE_COST_MAX * best.cost_ns
                 && point.ratio <= STALE_RATIO_MAX * best.ratio
         };
         let at = (self.stale_at + 1..all.len()).chain(0..=self.stale_at).find(is_wanted)?;
-        if all[at].choice.refers && !self.keeps_history() {
+        if all[at].choice.refers && !all[at].continues && !self.keeps_history() {
             self.keeps_history_for = KEPT_FOR;
             return None;
         }
@@ -432,8 +487,12 @@ impl<C: Copy + PartialEq> Hull<C> {
         }
         self.since_explored = 0;
         self.explore_heavier = !self.explore_heavier;
-        let at = if self.explore_heavier { planned + 1 } else { planned.checked_sub(1)? };
         let all = self.estimates.all();
+        let mut usable = (0..all.len()).filter(|&at| self.is_usable(at, &all[at]));
+        let at = match self.explore_heavier {
+            true => usable.find(|&at| at > planned)?,
+            false => usable.take_while(|&at| at < planned).last()?,
+        };
         let affordable = all.get(at)?.cost_ns <= EXPLORE_COST_MAX * all[planned].cost_ns;
         affordable.then_some(at)
     }

@@ -25,7 +25,8 @@ const STRONG: Codec = Codec { cost_ns: 28.0, ratio: 0.38 };
 /// A prior that is wrong by these factors.
 fn prior(codec: Codec, cost: f64, may_refer: bool) -> Prior<Codec> {
     let saving = 0.8 * (1.0 - codec.ratio);
-    Prior { codec, cost_ns: cost * codec.cost_ns, saving, may_refer }
+    let refers = if may_refer { Referring::Rereads } else { Referring::Never };
+    Prior { codec, cost_ns: cost * codec.cost_ns, saving, refers }
 }
 
 /// A full block of a stream that has more.

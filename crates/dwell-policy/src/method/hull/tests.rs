@@ -1,3 +1,4 @@
+use super::super::codecs::Referring;
 use super::*;
 
 /// The codecs are called by their places.
@@ -5,7 +6,7 @@ type Codec = usize;
 
 /// The steering for codecs of these costs in nanoseconds a byte, and savings.
 fn hull(codecs: &[(f64, f64)]) -> Hull<Codec> {
-    let prior = |(codec, &(cost_ns, saving))| Prior { codec, cost_ns, saving, may_refer: false };
+    let prior = |(codec, &(cost_ns, saving))| Prior { codec, cost_ns, saving, refers: Referring::Never };
     Hull::new(&codecs.iter().enumerate().map(prior).collect::<Vec<_>>())
 }
 
@@ -224,7 +225,7 @@ fn what_waits_for_nothing_is_compressed_with_the_codec_that_is_done_first() {
 
 #[test]
 fn a_short_block_waits_for_its_history_to_be_read() {
-    let prior = Prior { codec: 0, cost_ns: 1.0, saving: 0.5, may_refer: true };
+    let prior = Prior { codec: 0, cost_ns: 1.0, saving: 0.5, refers: Referring::Rereads };
     let hull: Hull<Codec> = Hull::new(&[prior]);
     let [alone, refers] = [0, 1].map(|at| hull.estimates.all()[at]);
     assert_near(&[alone.work_ns(1000, 0), alone.work_ns(1000, 2000)], &[1000.0, 1000.0]);
@@ -327,7 +328,7 @@ fn the_shares_are_those_of_the_bound_with_all_that_a_byte_costs() {
 
 #[test]
 fn history_is_kept_for_sixty_four_plans_without_a_reference() {
-    let prior = Prior { codec: 0, cost_ns: 2.0, saving: 0.5, may_refer: true };
+    let prior = Prior { codec: 0, cost_ns: 2.0, saving: 0.5, refers: Referring::Rereads };
     let mut hull = Hull::new(&[prior]);
     hull.plan(&slow_link(), WriteCost::new());
     for plans in 0..64 {
@@ -438,7 +439,7 @@ fn what_is_much_worse_is_not_tried_for_its_age() {
 
 #[test]
 fn what_refers_to_earlier_blocks_has_them_kept_first() {
-    let prior = Prior { codec: 0, cost_ns: 10.0, saving: 0.5, may_refer: true };
+    let prior = Prior { codec: 0, cost_ns: 10.0, saving: 0.5, refers: Referring::Rereads };
     let mut hull = Hull::new(&[prior]);
     assert_eq!(stale(&mut hull), None);
     assert!(hull.keeps_history());

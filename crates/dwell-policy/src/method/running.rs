@@ -1,0 +1,121 @@
+//! The codec of a running context: it is of one at a time, and to change it takes a new generation.
+
+/// A codec takes the place of another if it is expected to carry so many times more.
+const BETTER: f64 = 1.03;
+/// The bytes that go through a context, at least, before it may get another codec, ...
+const HOLD_MIN_BYTES: u64 = 1 << 20;
+/// ... and the most, to which that rises while it goes to and fro between two.
+const HOLD_MAX_BYTES: u64 = 64 << 20;
+/// All codecs are compared once in so many plans.
+const COMPARE_EVERY: u32 = 8;
+
+/// Which of the codecs that go on with a running context is used.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Running {
+    /// The place in the list of estimates.
+    at: Option<usize>,
+    /// The one before it.
+    before: Option<usize>,
+    /// The bytes that went through the context since it has this codec.
+    bytes: u64,
+    hold_bytes: u64,
+    plans: u32,
+}
+
+impl Running {
+    /// Returns the place of the codec that is used.
+    pub(super) const fn at(&self) -> Option<usize> {
+        self.at
+    }
+
+    /// Notes that bytes went through the context.
+    pub(super) const fn went(&mut self, len: usize) {
+        self.bytes = self.bytes.saturating_add(len as u64);
+    }
+
+    /// Chooses among `candidates`, by the rate that is expected with each.
+    pub(super) fn choose(
+        &mut self,
+        candidates: impl Iterator<Item = usize>,
+        rate_with: impl Fn(Option<usize>) -> f64,
+    ) {
+        self.plans = self.plans.wrapping_add(1);
+        if self.at.is_some() {
+            if self.bytes < self.hold_bytes || !self.plans.is_multiple_of(COMPARE_EVERY) {
+                return;
+            }
+        }
+        let rates = candidates.map(|at| (at, rate_with(Some(at))));
+        let Some((best, rate)) = rates.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        let is_better = match self.at {
+            None => true,
+            Some(now) => now != best && rate > BETTER * rate_with(Some(now)),
+        };
+        if is_better {
+            self.change(best);
+        }
+    }
+
+    fn change(&mut self, to: usize) {
+        let returns = self.before == Some(to);
+        self.hold_bytes = match returns {
+            true => (2 * self.hold_bytes).min(HOLD_MAX_BYTES),
+            false => HOLD_MIN_BYTES,
+        };
+        self.before = self.at.replace(to);
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chooses often enough to compare once.
+    fn compare(running: &mut Running, rates: &[f64]) -> Option<usize> {
+        for _ in 0..COMPARE_EVERY {
+            running.choose(0..rates.len(), |at| rates[at.unwrap()]);
+        }
+        running.at()
+    }
+
+    #[test]
+    fn the_first_is_the_best_and_another_must_be_better() {
+        let mut running = Running::default();
+        assert_eq!(compare(&mut running, &[1.0, 2.0, 1.5]), Some(1));
+        running.went(HOLD_MIN_BYTES as usize);
+        assert_eq!(compare(&mut running, &[2.05, 2.0, 1.5]), Some(1), "hardly better");
+        assert_eq!(compare(&mut running, &[2.1, 2.0, 1.5]), Some(0));
+        assert_eq!(compare(&mut running, &[2.1, 9.0, 1.5]), Some(0), "too soon");
+    }
+
+    #[test]
+    fn who_goes_to_and_fro_stays_longer_each_time() {
+        let mut running = Running::default();
+        let (a, b) = ([2.0, 1.0, 0.0], [1.0, 2.0, 0.0]);
+        compare(&mut running, &a);
+        let mut held = Vec::new();
+        for turn in 0..10 {
+            let rates = if turn % 2 == 0 { &b } else { &a };
+            let before = running.at();
+            let mut bytes = 0;
+            while compare(&mut running, rates) == before {
+                running.went(64 << 10);
+                bytes += 64 << 10;
+            }
+            held.push(bytes >> 20);
+        }
+        assert_eq!(held, [1, 1, 2, 4, 8, 16, 32, 64, 64, 64]);
+        // Another one begins again.
+        running.went(HOLD_MAX_BYTES as usize);
+        assert_eq!(compare(&mut running, &[0.0, 0.0, 1.0]), Some(2));
+        assert_eq!(running.hold_bytes, HOLD_MIN_BYTES);
+    }
+
+    #[test]
+    fn without_candidates_there_is_none() {
+        let mut running = Running::default();
+        running.choose(std::iter::empty(), |_| 1.0);
+        assert_eq!(running.at(), None);
+    }
+}
