@@ -3,6 +3,9 @@
 use dwell_base::Instant;
 use dwell_stream::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy};
 
+/// The longest window of a running context that is accepted.
+const WINDOW_LOG: u8 = 18;
+
 /// Bytes from anyone, after a byte that says in which pieces they come: restored or refused, with
 /// bounded memory, and the same in whatever pieces.
 pub fn receive(bytes: &[u8]) {
@@ -14,13 +17,15 @@ pub fn receive(bytes: &[u8]) {
 
 /// What was given out, and whether the stream came to its end.
 fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
-    let limits = Limits::default();
+    let mut limits = Limits::default();
+    limits.window_log = WINDOW_LOG;
     let mut receiver = Receiver::new(limits);
     let (mut decompress, mut got) = (Decompressors::new(), Vec::new());
     for mut bytes in wire.chunks(piece) {
         while !bytes.is_empty() {
             let result = receiver.feed(bytes, &mut decompress);
             assert!(receiver.data().len() <= limits.output_len + limits.block_len);
+            assert!(receiver.context_bytes() <= (3 << WINDOW_LOG) + (1 << 19));
             got.extend_from_slice(receiver.data());
             receiver.consume(receiver.data().len());
             match result {
@@ -36,7 +41,8 @@ fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
     (got, receiver.end().is_ok())
 }
 
-/// A byte for the strategy, one for the sizes, and data: they come out again.
+/// A byte for the strategy, one for the sizes, and data: they come out again. The upper half of strategies have a
+/// running context, over a link that is known to be slow.
 pub fn round_trip(bytes: &[u8]) {
     let Some((&[strategy, sizes], data)) = bytes.split_first_chunk::<2>() else { return };
     let framed: Vec<Strategy> =
@@ -45,8 +51,17 @@ pub fn round_trip(bytes: &[u8]) {
     config.block_len = 4096;
     config.buffer_len = 8192;
     config.mss = 64 + usize::from(strategy);
+    let has_context = strategy >= 128;
+    if has_context {
+        config.set_window(15 + strategy % 4);
+    }
     let mut sender = Sender::new(&config).expect("a possible configuration");
-    let mut receiver = Receiver::new(Limits::default());
+    if has_context {
+        sender.expect_rate(Instant::ZERO, 1e5);
+    }
+    let mut limits = Limits::default();
+    limits.window_log = WINDOW_LOG;
+    let mut receiver = Receiver::new(limits);
     let (mut compress, mut decompress) = (Compressors::new(), Decompressors::new());
     let (mut rest, mut got, mut now) = (data, Vec::new(), Instant::ZERO);
     while !sender.is_finished() {

@@ -1,16 +1,19 @@
 //! The queue of blocks between the application and the transport.
 
+mod waiting;
+
 use std::collections::VecDeque;
 
 use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::content::{ContentClass, classify};
-use dwell_codec::{CodecId, CodecSpec, HISTORY_LEN_MAX};
+use dwell_codec::{CodecSpec, HISTORY_LEN_MAX};
 use dwell_policy::method::{Asked, Choice, Offer, Steering};
 use dwell_policy::rate::LinkReport;
 
 use crate::compress::{Done, Job};
-use crate::config::Config;
+use crate::config::{ALONE_LEVEL_MAX, Config};
+use crate::context::{Lent, SenderContext};
 use crate::depth::Depth;
 use crate::error::AbortReason;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
@@ -18,6 +21,7 @@ use crate::history::History;
 use crate::rule::rule;
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
+use waiting::{Outgoing, Part, Refers, State, Waiting};
 
 /// The most blocks that wait, however short they are.
 const BLOCKS_MAX: usize = 1024;
@@ -50,7 +54,9 @@ pub(crate) struct Blocks {
     with_history: bool,
     /// The data that later blocks can refer to.
     history: History,
-    /// True if it is kept while nothing waits.
+    /// The running context in its place, if there is to be one.
+    context: Option<SenderContext>,
+    /// True if either is kept while nothing waits.
     idle_history: bool,
     /// The time since which the transport has what it was offered, until it reports how much it
     /// took.
@@ -68,73 +74,21 @@ pub(crate) struct Blocks {
     stats: SenderStats,
 }
 
-/// A block that waits.
-#[derive(Debug)]
-struct Waiting {
-    part: Part,
-    state: State,
-}
-
-/// The position of a block in the stream.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    index: u64,
-    /// The number of bytes before it.
-    start: u64,
-    original_len: usize,
-    /// The check sum of all data up to the end of this block.
-    check: u32,
-    looks_random: bool,
-    /// True if later blocks may refer to it; decided when it is compressed or sent, in order.
-    kept: Option<bool>,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Could be compressed.
-    Raw(Vec<u8>),
-    /// Sent uncompressed.
-    Final(Vec<u8>),
-    /// A job holds its bytes.
-    Compressing,
-    /// Compressed with this codec; true if it refers to earlier blocks.
-    Compressed(CodecId, bool, Vec<u8>),
-}
-
-/// The bytes that the transport is taking.
-#[derive(Debug, Default)]
-struct Outgoing {
-    bytes: Vec<u8>,
-    /// The offset of the bytes that are left.
-    at: usize,
-    /// The offset of the first byte.
-    begin: usize,
-    /// The bytes of `held` in it.
-    held: usize,
-    /// The block, if it was sent uncompressed although it could have been compressed.
-    regret: Option<Part>,
-    /// The preamble, if it is in it.
-    preamble: Option<Preamble>,
-}
-
-impl Outgoing {
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.at..]
-    }
-}
-
 impl Blocks {
     pub(crate) fn new(config: &Config) -> Self {
         let out_of_order = config.strategy == Strategy::MixOutOfOrder;
         let reorder = if out_of_order { config.reorder_max } else { 0 };
         let codecs = config.codecs_used().iter().fold(0, |bits, spec| bits | 1 << spec.id as u8);
-        let with_history = config.codecs.iter().any(|&codec| config.may_refer(codec));
+        let refers = config.codecs.iter().any(|&codec| config.may_refer(codec));
+        let window_log = if refers { config.window_log } else { 0 };
+        let with_history = refers && window_log == 0;
         let preamble = Preamble {
             layout: Layout::Blocks,
             block_len_log2: config.block_len.trailing_zeros() as u8,
             reorder,
             codecs,
             history: with_history,
+            window_log,
         };
         Self {
             steering: Steering::new(rule(config), config.not_sent_len()),
@@ -152,6 +106,7 @@ impl Blocks {
             open_start: 0,
             with_history,
             history: History::default(),
+            context: (window_log > 0).then(|| SenderContext::new(window_log)),
             idle_history: config.idle_history,
             offered_at: None,
             depth: Depth::new(config),
@@ -282,7 +237,7 @@ impl Blocks {
                 self.spare = Vec::new();
                 self.spare_history = Vec::new();
                 if !self.idle_history {
-                    self.history.forget();
+                    self.forget();
                 }
             }
         }
@@ -374,7 +329,18 @@ impl Blocks {
             busy: self.busy,
             more: self.write_blocked,
         };
-        let Choice { codec, refers } = self.steering.codec(now, asked)?;
+        let index = block.part.index;
+        let Choice { mut codec, refers } = self.steering.codec(now, asked)?;
+        let context = match &mut self.context {
+            Some(context) if refers && context.is_out() => return None,
+            Some(context) if refers && context.takes(index) => Some(context.lend(index, codec)),
+            // It was overtaken in vain, or there is no context any more.
+            Some(_) if refers => {
+                codec.level = codec.level.min(ALONE_LEVEL_MAX);
+                None
+            }
+            _ => None,
+        };
         let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };
@@ -386,6 +352,7 @@ impl Blocks {
             block: bytes,
             looks_random: part.looks_random,
             history,
+            context,
             len_max,
         })
     }
@@ -425,16 +392,26 @@ impl Blocks {
         let compression = done.compression();
         let Done { mut job, payload, took_ns } = done;
         let used = compression.used_len();
-        self.steering.compressed(&compression.measured(), job.looks_random);
+        let lent = job.context.take();
+        if !lent.as_ref().is_some_and(Lent::is_primed) {
+            self.steering.compressed(&compression.measured(), job.looks_random);
+        }
         self.stats.compressed_with(&compression, took_ns);
+        let refers = match &lent {
+            Some(lent) => Refers::Context(lent.begins()),
+            None if job.history.is_empty() => Refers::Nothing,
+            None => Refers::History,
+        };
+        if let (Some(context), Some(lent)) = (&mut self.context, lent) {
+            context.returned(lent, job.original_len());
+        }
         // The block is gone if the stream was aborted meanwhile.
-        let refers = job.refers();
         self.spare_history = std::mem::take(&mut job.history);
         let waiting = self.queue.iter_mut().find(|block| block.part.index == job.index);
         let Some(block) = waiting else { return };
         match payload {
             Some(payload) => {
-                self.held -= block.part.original_len - used;
+                self.held = self.held + used - block.part.original_len;
                 block.state = State::Compressed(job.spec.id, refers, payload);
                 self.keep(job.block);
             }
@@ -515,13 +492,17 @@ impl Blocks {
         let Waiting { mut part, state } = block;
         // Neither end need hold data that no block refers to: nothing will, or nothing does for now.
         let is_last = self.queue.is_empty() && self.open.is_empty();
-        if part.kept == Some(true) && is_last && (self.finishing || !self.idle_history) {
+        let ends = is_last && (self.finishing || !self.idle_history);
+        if self.context.is_some() {
+            part.kept = Some(!ends);
+        }
+        if ends && (part.kept == Some(true) || self.context.is_some()) {
             part.kept = Some(false);
-            self.history.forget();
+            self.forget();
         }
         let (codec, refers, bytes, regret) = match state {
-            State::Raw(bytes) => (None, false, bytes, Some(part)),
-            State::Final(bytes) => (None, false, bytes, None),
+            State::Raw(bytes) => (None, Refers::Nothing, bytes, Some(part)),
+            State::Final(bytes) => (None, Refers::Nothing, bytes, None),
             State::Compressed(codec, refers, bytes) => (Some(codec), refers, bytes, None),
             State::Compressing => return,
         };
@@ -529,12 +510,35 @@ impl Blocks {
         let kept = part.kept == Some(true);
         let payload_len = bytes.len() - ROOM;
         self.stats.framed(codec.is_some(), original_len, payload_len);
-        self.stats.referring_blocks += u64::from(refers);
+        self.stats.referring_blocks += u64::from(!matches!(refers, Refers::Nothing));
         let index = (self.reorder > 0).then_some(index as u32);
-        let header = BlockHeader { codec, refers, kept, index, original_len, payload_len, check };
+        let (running, begins) = match refers {
+            Refers::Context(begins) => (true, begins),
+            _ => (false, None),
+        };
+        let refers = matches!(refers, Refers::History);
+        let header = BlockHeader {
+            codec,
+            refers,
+            running,
+            begins,
+            kept,
+            index,
+            original_len,
+            payload_len,
+            check,
+        };
         let held = payload_len;
         self.out = Outgoing { bytes, at: ROOM, begin: ROOM, held, regret, preamble: None };
         self.prepend(Header::Block(header).to_bytes());
+    }
+
+    /// Drops what later blocks could refer to.
+    fn forget(&mut self) {
+        self.history.forget();
+        if let Some(context) = &mut self.context {
+            context.forget();
+        }
     }
 
     /// Puts a header, and the preamble if it was not sent yet, into the room before the bytes.

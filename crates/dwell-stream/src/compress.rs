@@ -6,6 +6,7 @@ use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
 use dwell_policy::method::{Choice, Measured};
 
+use crate::context::Lent;
 use crate::error::StreamError;
 use crate::frame::ROOM;
 
@@ -15,6 +16,8 @@ use crate::frame::ROOM;
 pub struct Compressors {
     compressors: Vec<Compressor>,
     scratch: Vec<u8>,
+    /// For results of running contexts.
+    running: Vec<u8>,
 }
 
 impl Compressors {
@@ -74,6 +77,14 @@ impl Decompressors {
         Self { decompressor: Decompressor::new(), scratch: Vec::new() }
     }
 
+    /// Returns room for data of this length, which was checked to be small.
+    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
+        if self.scratch.len() < len {
+            self.scratch.resize(len, 0);
+        }
+        &mut self.scratch[..len]
+    }
+
     /// Restores a payload to data of exactly this length, which was checked to be small.
     pub(crate) fn restore(
         &mut self,
@@ -92,9 +103,7 @@ impl Decompressors {
         payload: &[u8],
         original_len: usize,
     ) -> Result<&[u8], StreamError> {
-        if self.scratch.len() < original_len {
-            self.scratch.resize(original_len, 0);
-        }
+        self.room(original_len);
         let dst = &mut self.scratch[..original_len];
         let len = self.decompressor.decompress_after(codec, history, payload, dst)?;
         exactly(&self.scratch[..len], original_len)
@@ -107,9 +116,7 @@ impl Decompressors {
         payload: &[u8],
         len_max: usize,
     ) -> Result<&[u8], StreamError> {
-        if self.scratch.len() < len_max {
-            self.scratch.resize(len_max, 0);
-        }
+        self.room(len_max);
         let dst = &mut self.scratch[..len_max];
         let len = self.decompressor.decompress(codec, None, payload, dst)?;
         Ok(&self.scratch[..len])
@@ -142,6 +149,8 @@ pub struct Job {
     pub(crate) looks_random: bool,
     /// The data before it, if the result may refer to them.
     pub(crate) history: Vec<u8>,
+    /// The running context, if it goes on with that.
+    pub(crate) context: Option<Lent>,
     /// The length above which a result is of no use.
     pub(crate) len_max: usize,
 }
@@ -169,14 +178,21 @@ impl Job {
 
     /// Returns true if the result will refer to earlier blocks.
     pub fn refers(&self) -> bool {
-        !self.history.is_empty()
+        !self.history.is_empty() || self.context.is_some()
     }
 
     /// Compresses, and measures the time by the given clock.
-    pub fn run(self, compressors: &mut Compressors, mut clock: impl FnMut() -> Instant) -> Done {
+    pub fn run(
+        mut self,
+        compressors: &mut Compressors,
+        mut clock: impl FnMut() -> Instant,
+    ) -> Done {
         let begin = clock();
-        let payload =
-            compressors.compress(self.spec, &self.history, &self.block[ROOM..], self.len_max);
+        let src = &self.block[ROOM..];
+        let payload = match &mut self.context {
+            Some(context) => context.compress(src, &mut compressors.running),
+            None => compressors.compress(self.spec, &self.history, src, self.len_max),
+        };
         let took_ns = clock().since_ns(begin);
         Done { job: self, payload, took_ns }
     }
@@ -216,7 +232,8 @@ pub struct Compression {
     pub history_len: usize,
     /// The length before.
     pub original_len: usize,
-    /// The length after; none if the result is of no use and the data are sent uncompressed.
+    /// The length after; none if the result is of no use and the data are sent uncompressed. In a running context it
+    /// may be a little more than before.
     pub compressed_len: Option<usize>,
     /// The time that it took, in nanoseconds.
     pub took_ns: u64,

@@ -1,6 +1,9 @@
 //! Settings of a sender.
 
-use dwell_codec::{CodecId, CodecSpec, ParseSpecError, SRC_LEN_MAX};
+use dwell_codec::{
+    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, CodecSpec, ContextSpec, ParseSpecError, SRC_LEN_MAX,
+};
+use dwell_policy::method::Referring;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
@@ -17,6 +20,8 @@ pub const BUFFER_LEN_MAX: usize = 64 << 20;
 pub(crate) const REORDER_MAX: u8 = 64;
 /// Below this level of zstd, and with lz4, references to earlier blocks gain little.
 const REFERRING_LEVEL_MIN: i32 = -1;
+/// Above this level blocks that stand alone, or with a history, gain less than it takes.
+pub(crate) const ALONE_LEVEL_MAX: i32 = 9;
 /// The shortest segment: a header, and some payload.
 pub(crate) const MSS_MIN: usize = 64;
 
@@ -48,6 +53,11 @@ pub struct Config {
     /// True if what blocks refer to is held while nothing waits, too, so that an answer may refer to the
     /// one before it; at both ends. An idle stream holds nothing otherwise. Default true.
     pub idle_history: bool,
+    /// The binary logarithm of the window of a running context, 15 to 23, to which [`Strategy::Hull`] may let blocks
+    /// refer instead of to a history: so also repetitions megabytes ago are found, at less work, but all at one level
+    /// at a time. [`Config::context_bytes_max`] says what it takes at this end; the receiver has to accept it
+    /// ([`Limits::window_log`](crate::Limits::window_log)). Default 0: none.
+    pub window_log: u8,
     /// The settings of [`Strategy::TcpComp`].
     pub tcpcomp: TcpCompConfig,
 }
@@ -66,6 +76,7 @@ impl Config {
             reorder_max: 16,
             history: true,
             idle_history: true,
+            window_log: 0,
             tcpcomp: TcpCompConfig::default(),
         }
     }
@@ -107,6 +118,9 @@ impl Config {
         if self.mss < MSS_MIN {
             return Err(ConfigError::Mss(self.mss));
         }
+        if self.window_log != 0 && !(CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX).contains(&self.window_log) {
+            return Err(ConfigError::Window(self.window_log));
+        }
         if self.reorder_max > REORDER_MAX {
             return Err(ConfigError::Reorder(self.reorder_max));
         }
@@ -123,11 +137,43 @@ impl Config {
         Ok(())
     }
 
+    /// Sets the window of the running context, and adds the levels of zstd to choose from that only that makes
+    /// worthwhile; unless the codecs were set to others than the default ones.
+    pub fn set_window(&mut self, window_log: u8) {
+        self.window_log = window_log;
+        if window_log > 0 && self.codecs == hull_codecs() {
+            let heavy = [12, 15, 19].map(|level| CodecSpec { id: CodecId::Zstd, level });
+            self.codecs.extend(heavy);
+        }
+    }
+
+    /// Returns the most memory that a running context takes at this end, in bytes; 0 if there is none.
+    pub fn context_bytes_max(&self) -> u64 {
+        let levels = self.codecs.iter().filter(|codec| self.referring(**codec).continues());
+        let window_log = self.window_log;
+        let bytes =
+            levels.map(|codec| ContextSpec { level: codec.level, window_log }.encoder_bytes_max());
+        // A base may be as long as the window, four MiB at most.
+        bytes.max().map_or(0, |bytes| bytes + (3 << 20))
+    }
+
     /// Returns true if blocks that are compressed with this codec may refer to earlier ones: if the
     /// gain is worth the time.
     pub fn may_refer(&self, codec: CodecSpec) -> bool {
+        self.referring(codec) != Referring::Never
+    }
+
+    /// Returns what blocks that are compressed with this codec may refer to.
+    pub(crate) fn referring(&self, codec: CodecSpec) -> Referring {
         let pays = codec.id == CodecId::Zstd && codec.level >= REFERRING_LEVEL_MIN;
-        self.strategy == Strategy::Hull && self.history && pays
+        match self.strategy {
+            Strategy::Hull if pays && self.window_log > 0 => match codec.level > ALONE_LEVEL_MAX {
+                true => Referring::OnlyContinues,
+                false => Referring::Continues,
+            },
+            Strategy::Hull if pays && self.history => Referring::Rereads,
+            _ => Referring::Never,
+        }
     }
 
     /// Returns the codecs that the stream may contain.

@@ -1,6 +1,6 @@
 //! Errors of streams.
 
-use dwell_codec::{CodecError, DecodeError};
+use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecError, DecodeError};
 use thiserror::Error;
 
 use crate::config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, MSS_MIN, REORDER_MAX};
@@ -30,6 +30,12 @@ pub enum ConfigError {
     /// Segments that are too short for a header and some payload.
     #[error("segments of {0} bytes are too short: use at least {MSS_MIN}")]
     Mss(usize),
+    /// A window that no running context has.
+    #[error(
+        "a window of 2^{0} bytes is not possible: use {CONTEXT_LOG_MIN} to {CONTEXT_LOG_MAX}, or 0 \
+         for none"
+    )]
+    Window(u8),
     /// More blocks would be waiting for each other than a receiver accepts.
     #[error("{0} blocks out of order are too many: use at most {REORDER_MAX}")]
     Reorder(u8),
@@ -59,7 +65,7 @@ pub enum StreamError {
     #[error("this is no dwell stream: it begins with other bytes (does the other side speak it?)")]
     NotAStream,
     /// A version that this build does not know.
-    #[error("the stream has version {0}, and only 1 and 2 are known: update this side")]
+    #[error("the stream has version {0}, and only 1 to 3 are known: update this side")]
     Version(u8),
     /// The preamble is invalid, or asks for more than the limits of this receiver.
     #[error("the stream's preamble is not acceptable: {0}")]

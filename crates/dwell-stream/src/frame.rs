@@ -1,6 +1,6 @@
-//! The bytes of preambles and headers: `docs/stream-wire.md`, sections 2 to 4.
+//! The bytes of preambles and headers: `docs/stream-wire.md`, sections 2 to 5.
 
-use dwell_codec::CodecId;
+use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, context_bound};
 
 use crate::config::REORDER_MAX;
 use crate::error::{AbortReason, StreamError};
@@ -9,16 +9,21 @@ use crate::error::{AbortReason, StreamError};
 pub(crate) const MAGIC: [u8; 3] = *b"dws";
 /// The version of streams in which no block refers to an earlier one, ...
 pub(crate) const VERSION: u8 = 1;
-/// ... and of those in which blocks may refer to earlier ones.
+/// ... of those in which blocks may refer to earlier ones, ...
 pub(crate) const VERSION_WITH_HISTORY: u8 = 2;
+/// ... and of those with a running context.
+pub(crate) const VERSION_WITH_CONTEXT: u8 = 3;
 pub(crate) const PREAMBLE_LEN: usize = 8;
 /// The longest header of a block.
-pub(crate) const HEADER_LEN_MAX: usize = 13;
+pub(crate) const HEADER_LEN_MAX: usize = 15;
 /// The room before a block's bytes for a header and a preamble.
 pub(crate) const ROOM: usize = 24;
 
 const INDEXED: u8 = 0x10;
 const REFERS: u8 = 0x20;
+/// With a running context these two bits mean something else.
+const RUNNING: u8 = 0x10;
+const BEGINS: u8 = 0x20;
 const KEPT: u8 = 0x40;
 const END: u8 = 0xf0;
 const ABORT: u8 = 0xf1;
@@ -28,9 +33,9 @@ const ABORT: u8 = 0xf1;
 pub(crate) enum Layout {
     /// Blocks with check sums (section 3).
     Blocks,
-    /// Units with a header of 2 bytes (section 4).
+    /// Units with a header of 2 bytes (section 5).
     Units,
-    /// Units with a header of 4 bytes (section 4).
+    /// Units with a header of 4 bytes (section 5).
     LongUnits,
 }
 
@@ -46,6 +51,8 @@ pub(crate) struct Preamble {
     pub(crate) codecs: u8,
     /// True if blocks may refer to earlier ones.
     pub(crate) history: bool,
+    /// The binary logarithm of the longest window of the running context; 0 if there is none.
+    pub(crate) window_log: u8,
 }
 
 impl Preamble {
@@ -60,20 +67,31 @@ impl Preamble {
             Layout::LongUnits => 3,
         };
         let [a, b, c] = MAGIC;
-        let version = if self.history { VERSION_WITH_HISTORY } else { VERSION };
-        [a, b, c, version, layout, self.block_len_log2, self.reorder, self.codecs]
+        let (version, sixth) = match (self.window_log, self.history) {
+            (0, false) => (VERSION, self.reorder),
+            (0, true) => (VERSION_WITH_HISTORY, self.reorder),
+            (window_log, _) => (VERSION_WITH_CONTEXT, window_log),
+        };
+        [a, b, c, version, layout, self.block_len_log2, sixth, self.codecs]
     }
 
     pub(crate) fn from_bytes(bytes: [u8; PREAMBLE_LEN]) -> Result<Self, StreamError> {
-        let [a, b, c, version, layout, block_len_log2, reorder, codecs] = bytes;
+        let [a, b, c, version, layout, block_len_log2, sixth, codecs] = bytes;
         if [a, b, c] != MAGIC {
             return Err(StreamError::NotAStream);
         }
-        let history = match version {
-            VERSION => false,
-            VERSION_WITH_HISTORY => true,
+        let (history, reorder, window_log) = match version {
+            VERSION => (false, sixth, 0),
+            VERSION_WITH_HISTORY => (true, sixth, 0),
+            VERSION_WITH_CONTEXT => (false, 0, sixth),
             _ => return Err(StreamError::Version(version)),
         };
+        let is_window = (CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX).contains(&window_log);
+        if version == VERSION_WITH_CONTEXT && !is_window {
+            return Err(StreamError::Preamble(
+                "its window is shorter than 32 KiB or longer than 8 MiB",
+            ));
+        }
         let layout = match layout {
             1 => Layout::Blocks,
             2 => Layout::Units,
@@ -88,7 +106,7 @@ impl Preamble {
         if reorder > REORDER_MAX || (reorder > 0 && layout != Layout::Blocks) {
             return Err(StreamError::Preamble("too much may come out of order"));
         }
-        if history && (layout != Layout::Blocks || reorder > 0) {
+        if (history || window_log > 0) && (layout != Layout::Blocks || reorder > 0) {
             return Err(StreamError::Preamble(
                 "only blocks that come in order can refer to earlier ones",
             ));
@@ -96,7 +114,7 @@ impl Preamble {
         if u16::from(codecs) & !dwell_codec::supported_bitmap() != 0 {
             return Err(StreamError::Preamble("it needs a codec that this build does not have"));
         }
-        Ok(Self { layout, block_len_log2, reorder, codecs, history })
+        Ok(Self { layout, block_len_log2, reorder, codecs, history, window_log })
     }
 
     pub(crate) fn allows(self, codec: CodecId) -> bool {
@@ -123,16 +141,30 @@ pub(crate) struct BlockHeader {
     pub(crate) codec: Option<CodecId>,
     /// True if the data refer to the history; only with a codec that can.
     pub(crate) refers: bool,
-    /// True if later blocks may refer to the data. If not, they can't refer to earlier ones either.
+    /// True if it goes on with the running context, ...
+    pub(crate) running: bool,
+    /// ... and what it begins a generation from, if it does.
+    pub(crate) begins: Option<Generation>,
+    /// True if later blocks may refer to the data. If not, they can't refer to earlier ones either. With a running
+    /// context, true if that stays.
     pub(crate) kept: bool,
     /// The block's number, if blocks may come out of order.
     pub(crate) index: Option<u32>,
     /// 1 to 65,536.
     pub(crate) original_len: usize,
-    /// Less than the original length with a codec, equal otherwise.
+    /// Less than the original length with a codec, equal without; a little more, at most, in a running context.
     pub(crate) payload_len: usize,
     /// CRC-32 of all data up to the end of this block.
     pub(crate) check: u32,
+}
+
+/// The beginning of a generation of the running context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation {
+    /// The binary logarithm of its window.
+    pub(crate) window_log: u8,
+    /// The number of bytes before it to which it refers.
+    pub(crate) base_len: u32,
 }
 
 /// The bytes of a header; at most [`HEADER_LEN_MAX`].
@@ -172,11 +204,15 @@ impl Header {
         out
     }
 
-    /// Returns the length of the header that begins with this byte.
-    pub(crate) fn len_of(first: u8) -> Result<usize, StreamError> {
+    /// Returns the length of the header that begins with this byte, in a stream with a running context or without.
+    pub(crate) fn len_of(first: u8, has_context: bool) -> Result<usize, StreamError> {
         match first {
             END => Ok(13),
             ABORT => Ok(2),
+            _ if first & 0x80 == 0 && has_context => match first & RUNNING != 0 {
+                true => Ok(10 + if first & BEGINS != 0 { 5 } else { 0 }),
+                false => Ok(7 + if first & 0x0f != 0 { 2 } else { 0 }),
+            },
             _ if first & 0x80 == 0 => {
                 let index = if first & INDEXED != 0 { 4 } else { 0 };
                 let payload = if first & 0x0f != 0 { 2 } else { 0 };
@@ -187,7 +223,7 @@ impl Header {
     }
 
     /// Reads a header; `bytes` has the length that `len_of` returned.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StreamError> {
+    pub(crate) fn from_bytes(bytes: &[u8], has_context: bool) -> Result<Self, StreamError> {
         let mut fields = Fields(bytes);
         let [first] = fields.take()?;
         match first {
@@ -196,6 +232,9 @@ impl Header {
                 check: u32::from_be_bytes(fields.take()?),
             }),
             ABORT => Ok(Self::Abort(AbortReason::from_wire(u8::from_be_bytes(fields.take()?)))),
+            _ if has_context && first & (RUNNING | BEGINS) != 0 => {
+                BlockHeader::read_running(first, &mut fields).map(Self::Block)
+            }
             _ => BlockHeader::read(first, &mut fields).map(Self::Block),
         }
     }
@@ -203,6 +242,9 @@ impl Header {
 
 impl BlockHeader {
     fn write(self, out: &mut HeaderBytes) {
+        if self.running {
+            return self.write_running(out);
+        }
         let codec = self.codec.map_or(0, |codec| codec as u8);
         let indexed = if self.index.is_some() { INDEXED } else { 0 };
         let refers = if self.refers { REFERS } else { 0 };
@@ -216,6 +258,53 @@ impl BlockHeader {
             out.push(&length(self.payload_len));
         }
         out.push(&self.check.to_be_bytes());
+    }
+
+    fn write_running(self, out: &mut HeaderBytes) {
+        let codec = self.codec.map_or(0, |codec| codec as u8);
+        let begins = if self.begins.is_some() { BEGINS } else { 0 };
+        let kept = if self.kept { KEPT } else { 0 };
+        out.push(&[codec | RUNNING | begins | kept]);
+        out.push(&length(self.original_len));
+        out.push(&(self.payload_len as u32).to_be_bytes()[1..]);
+        if let Some(Generation { window_log, base_len }) = self.begins {
+            out.push(&[window_log]);
+            out.push(&base_len.to_be_bytes());
+        }
+        out.push(&self.check.to_be_bytes());
+    }
+
+    fn read_running(first: u8, fields: &mut Fields<'_>) -> Result<Self, StreamError> {
+        if first & RUNNING == 0 || CodecId::from_wire(first & 0x0f) != Some(CodecId::Zstd) {
+            return Err(StreamError::Header("a block that goes on with the context, but cannot"));
+        }
+        let original_len = usize::from(u16::from_be_bytes(fields.take()?)) + 1;
+        let [p0, p1, p2] = fields.take()?;
+        let payload_len = u32::from_be_bytes([0, p0, p1, p2]) as usize;
+        let begins = match first & BEGINS != 0 {
+            true => {
+                let [window_log] = fields.take()?;
+                Some(Generation { window_log, base_len: u32::from_be_bytes(fields.take()?) })
+            }
+            false => None,
+        };
+        if !(1..=context_bound(original_len)).contains(&payload_len) {
+            return Err(StreamError::Header("a block of the context that is longer than any"));
+        }
+        let check = u32::from_be_bytes(fields.take()?);
+        let (codec, kept) = (Some(CodecId::Zstd), first & KEPT != 0);
+        let (refers, index) = (false, None);
+        Ok(Self {
+            codec,
+            refers,
+            running: true,
+            begins,
+            kept,
+            index,
+            original_len,
+            payload_len,
+            check,
+        })
     }
 
     fn read(first: u8, fields: &mut Fields<'_>) -> Result<Self, StreamError> {
@@ -238,14 +327,15 @@ impl BlockHeader {
             return Err(StreamError::Header("a block that is no shorter than what it restores to"));
         }
         let check = u32::from_be_bytes(fields.take()?);
-        Ok(Self { codec, refers, kept, index, original_len, payload_len, check })
+        let (running, begins) = (false, None);
+        Ok(Self { codec, refers, running, begins, kept, index, original_len, payload_len, check })
     }
 }
 
 /// The longest payload of a unit: the limit of 12 bits.
 pub(crate) const UNIT_PAYLOAD_MAX: usize = 0xfff;
 
-/// The kind of a unit (section 4).
+/// The kind of a unit (section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitForm {
     Raw,
@@ -257,7 +347,7 @@ pub(crate) enum UnitForm {
     Abort,
 }
 
-/// The fields before the bytes of a unit (section 4).
+/// The fields before the bytes of a unit (section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitHeader {
     pub(crate) form: UnitForm,
@@ -349,10 +439,11 @@ mod tests {
     use super::*;
 
     fn round_trip(header: Header) {
+        let has_context = matches!(header, Header::Block(BlockHeader { running: true, .. }));
         let bytes = header.to_bytes();
         let bytes = bytes.as_slice();
-        assert_eq!(Header::len_of(bytes[0]), Ok(bytes.len()));
-        assert_eq!(Header::from_bytes(bytes), Ok(header));
+        assert_eq!(Header::len_of(bytes[0], has_context), Ok(bytes.len()));
+        assert_eq!(Header::from_bytes(bytes, has_context), Ok(header));
     }
 
     #[test]
@@ -360,6 +451,8 @@ mod tests {
         let block = BlockHeader {
             codec: None,
             refers: false,
+            running: false,
+            begins: None,
             kept: false,
             index: None,
             original_len: 1,
@@ -374,6 +467,12 @@ mod tests {
         round_trip(Header::Block(two));
         round_trip(Header::Block(BlockHeader { refers: true, ..two }));
         round_trip(Header::Block(BlockHeader { refers: true, kept: false, ..two }));
+        let running = BlockHeader { running: true, payload_len: 3, ..two };
+        round_trip(Header::Block(running));
+        round_trip(Header::Block(BlockHeader { kept: false, payload_len: 7, ..running }));
+        let begins = Some(Generation { window_log: 23, base_len: 1 << 20 });
+        let longest = BlockHeader { begins, original_len: 65_536, payload_len: 65_544, ..running };
+        round_trip(Header::Block(longest));
         round_trip(Header::End { total: u64::MAX, check: 7 });
         for number in [0, 1, 2, 3, 200] {
             round_trip(Header::Abort(AbortReason::from_wire(number)));
@@ -383,22 +482,36 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for first in [0x80, 0xe0, 0xf2, 0xff] {
-            assert!(Header::len_of(first).is_err(), "{first:x}");
+            assert!(Header::len_of(first, false).is_err(), "{first:x}");
         }
         let equal = [1, 0, 9, 0, 9, 0, 0, 0, 0];
-        assert!(Header::from_bytes(&equal).is_err());
-        assert!(Header::from_bytes(&[0x0e, 0, 9, 0, 3, 0, 0, 0, 0]).is_err());
+        assert!(Header::from_bytes(&equal, false).is_err());
+        assert!(Header::from_bytes(&[0x0e, 0, 9, 0, 3, 0, 0, 0, 0], false).is_err());
+        // What goes on with a context: not in units of lz4, not longer than it can be, not without its bit.
+        for header in [
+            &[0x11, 0, 9, 0, 0, 3, 0, 0, 0, 0][..],
+            &[0x10, 0, 9, 0, 0, 3, 0, 0, 0, 0],
+            &[0x12, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+            &[0x12, 0, 9, 0, 0, 16, 0, 0, 0, 0],
+            &[0x22, 0, 9, 0, 3, 0, 0, 0, 0],
+        ] {
+            assert_eq!(Header::len_of(header[0], true), Ok(header.len()));
+            assert!(Header::from_bytes(header, true).is_err(), "{header:?}");
+        }
         // Raw and deflated blocks can't refer to earlier ones.
-        assert!(Header::from_bytes(&[0x20, 0, 9, 0, 0, 0, 0]).is_err());
-        assert!(Header::from_bytes(&[0x23, 0, 9, 0, 3, 0, 0, 0, 0]).is_err());
+        assert!(Header::from_bytes(&[0x20, 0, 9, 0, 0, 0, 0], false).is_err());
+        assert!(Header::from_bytes(&[0x23, 0, 9, 0, 3, 0, 0, 0, 0], false).is_err());
         let good = Preamble {
             layout: Layout::Blocks,
             block_len_log2: 15,
             reorder: 3,
             codecs: 6,
             history: false,
+            window_log: 0,
         };
         let with_history = Preamble { reorder: 0, history: true, ..good };
+        let with_context = Preamble { reorder: 0, window_log: 23, ..good };
+        assert_eq!(Preamble::from_bytes(with_context.to_bytes()), Ok(with_context));
         assert_eq!(Preamble::from_bytes(with_history.to_bytes()), Ok(with_history));
         assert_eq!(Preamble::from_bytes(good.to_bytes()), Ok(good));
         for (at, value) in

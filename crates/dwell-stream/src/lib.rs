@@ -9,7 +9,8 @@
 //! [`Strategy`] names the ways of deciding; the default is [`Strategy::Hull`].
 //!
 //! Over a slow link a block refers to the 128 KiB before it, which both ends hold meanwhile
-//! ([`Config::history`], [`Limits::history`]).
+//! ([`Config::history`], [`Limits::history`]); or it goes on with a running context, whose window is megabytes
+//! ([`Config::window_log`], [`Limits::window_log`]).
 //!
 //! Neither end knows sockets, threads or clocks. Time is an argument, and blocks are compressed
 //! when the driver asks for it, by compressors that the driver owns ([`Compressors`], one for each
@@ -90,6 +91,7 @@ mod blocking;
 mod blocks;
 mod compress;
 mod config;
+mod context;
 mod depth;
 mod error;
 mod frame;

@@ -6,6 +6,7 @@ use crc32fast::Hasher;
 
 use crate::compress::Decompressors;
 use crate::config::BLOCK_LEN_MAX;
+use crate::context::ReceiverContext;
 use crate::error::{AbortReason, StreamError};
 use crate::frame::{
     BlockHeader, HEADER_LEN_MAX, Header, Layout, MAGIC, PREAMBLE_LEN, Preamble, UnitForm,
@@ -33,6 +34,9 @@ pub struct Limits {
     /// True if streams are accepted in which blocks refer to earlier ones, of which 192 KiB are
     /// then held. Default true.
     pub history: bool,
+    /// The binary logarithm of the longest window of a running context that is accepted, 15 to 23; of it three times as
+    /// many bytes are then held, and half a megabyte. 0: none. Default 0.
+    pub window_log: u8,
 }
 
 impl Default for Limits {
@@ -43,6 +47,7 @@ impl Default for Limits {
             reorder: 64,
             units: true,
             history: true,
+            window_log: 0,
         }
     }
 }
@@ -74,6 +79,8 @@ pub struct Receiver {
     next_index: u64,
     /// The data that blocks can refer to.
     history: History,
+    /// The same of a stream with a running context.
+    context: ReceiverContext,
     output: Vec<u8>,
     output_at: usize,
     hasher: Hasher,
@@ -110,6 +117,7 @@ impl Receiver {
             early: BTreeMap::new(),
             next_index: 0,
             history: History::default(),
+            context: ReceiverContext::default(),
             output: Vec::new(),
             output_at: 0,
             hasher: Hasher::new(),
@@ -213,6 +221,11 @@ impl Receiver {
         &self.stats
     }
 
+    /// Returns the bytes of memory that the running context holds.
+    pub fn context_bytes(&self) -> usize {
+        self.context.memory_bytes()
+    }
+
     #[cfg(test)]
     pub(crate) fn history_len(&self) -> usize {
         self.history.before(self.stats.data_bytes).len()
@@ -267,6 +280,11 @@ impl Receiver {
                     "its blocks refer to earlier ones, which is not accepted",
                 ));
             }
+            if preamble.window_log > self.limits.window_log {
+                return Err(StreamError::Preamble(
+                    "it has a longer context than is accepted, or none is accepted",
+                ));
+            }
             if preamble.reorder > self.limits.reorder {
                 return Err(StreamError::Preamble("too much may come out of order"));
             }
@@ -279,9 +297,10 @@ impl Receiver {
 
     fn in_header(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let layout = self.preamble.map_or(Layout::Blocks, |preamble| preamble.layout);
+        let has_context = self.preamble.is_some_and(|preamble| preamble.window_log > 0);
         let first = self.header.first().copied().unwrap_or(bytes[0]);
         let wanted = match layout {
-            Layout::Blocks => Header::len_of(first)?,
+            Layout::Blocks => Header::len_of(first, has_context)?,
             Layout::Units | Layout::LongUnits => layout.unit_header_len(),
         };
         let len = fill(&mut self.header, bytes, wanted);
@@ -289,7 +308,7 @@ impl Receiver {
             return Ok(len);
         }
         if layout == Layout::Blocks {
-            let header = Header::from_bytes(&self.header)?;
+            let header = Header::from_bytes(&self.header, has_context)?;
             self.begin(header)?;
         } else {
             self.phase = Phase::Unit(UnitHeader::from_bytes(&self.header, layout)?);
@@ -335,7 +354,9 @@ impl Receiver {
         if block.index.is_some() != (preamble.reorder > 0) {
             return Err(StreamError::Header("a block that is numbered, or not, unlike announced"));
         }
-        if (block.refers || block.kept) && !preamble.history {
+        let has_context = preamble.window_log > 0;
+        if (block.refers && !preamble.history) || (block.kept && !preamble.history && !has_context)
+        {
             return Err(StreamError::Header("a block that refers to others, unlike announced"));
         }
         if let Some(index) = block.index {
@@ -383,6 +404,12 @@ impl Receiver {
         }
         let data = match header.codec {
             None => payload,
+            Some(_) if header.running => {
+                let window_log = self.preamble.map_or(0, |preamble| preamble.window_log);
+                let dst = decompressors.room(header.original_len);
+                self.context.decode(window_log, header.begins, payload, dst)?;
+                &*dst
+            }
             Some(codec) if header.refers => {
                 let history = self.history.before(self.stats.data_bytes);
                 decompressors.restore_after(codec, history, payload, header.original_len)?
@@ -399,8 +426,14 @@ impl Receiver {
         let start = self.stats.data_bytes;
         self.deliver(data, header.check)?;
         match header.kept {
-            true => self.history.keep(start, data),
-            false => self.history.forget(),
+            true if self.preamble.is_some_and(|preamble| preamble.history) => {
+                self.history.keep(start, data);
+            }
+            true => {}
+            false => {
+                self.history.forget();
+                self.context.forget();
+            }
         }
         while let Some(early) = self.early.remove(&self.next_index) {
             self.deliver(&early.data, early.check)?;

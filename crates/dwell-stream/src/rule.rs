@@ -20,7 +20,7 @@ pub(crate) fn rule(config: &Config) -> Rule<CodecSpec> {
 fn priors(config: &Config) -> Vec<Prior<CodecSpec>> {
     let prior = |&codec: &CodecSpec| {
         let (cost_ns, saving) = prior(codec);
-        Prior { codec, cost_ns, saving, may_refer: config.may_refer(codec) }
+        Prior { codec, cost_ns, saving, refers: config.referring(codec) }
     };
     config.codecs.iter().map(prior).collect()
 }
@@ -42,7 +42,9 @@ fn prior(spec: CodecSpec) -> (f64, f64) {
             (3, 9.5, 0.59),
             (6, 25.0, 0.62),
             (9, 45.0, 0.63),
-            (19, 400.0, 0.65),
+            (12, 100.0, 0.635),
+            (15, 300.0, 0.64),
+            (19, 800.0, 0.655),
         ],
         CodecId::Deflate => &[(1, 9.0, 0.52), (6, 24.0, 0.60), (9, 60.0, 0.61), (12, 250.0, 0.62)],
     };

@@ -5,6 +5,13 @@ use proptest::prelude::*;
 
 use crate::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy, StreamError};
 
+mod context;
+
+/// The limits of a receiver that takes any stream.
+fn with_context() -> Limits {
+    Limits { window_log: 23, ..Limits::default() }
+}
+
 /// Sends `data` in pieces of the given lengths, through a transport with little room.
 fn transfer(
     config: &Config,
@@ -24,7 +31,7 @@ fn transfer_over(
     let mut sender = Sender::new(config).unwrap();
     let mut receiver = match config.strategy {
         Strategy::Plain => Receiver::plain(Limits::default()),
-        _ => Receiver::new(Limits::default()),
+        _ => Receiver::new(with_context()),
     };
     let (mut compressors, mut decompressors) = (Compressors::new(), Decompressors::new());
     let mut sizes = sizes.iter().copied().cycle();

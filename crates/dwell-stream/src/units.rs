@@ -69,6 +69,7 @@ impl Units {
         let header_len = layout.map_or(0, Layout::unit_header_len);
         let longest = if layout.is_some() { UNIT_PAYLOAD_MAX } else { SRC_LEN_MAX };
         let preamble = layout.map(|layout| Preamble {
+            window_log: 0,
             layout,
             block_len_log2: SRC_LEN_MAX.trailing_zeros() as u8,
             reorder: 0,
@@ -220,6 +221,7 @@ impl Units {
             spec: self.config.codec,
             block,
             looks_random: false,
+            context: None,
             history: Vec::new(),
             len_max,
         })

@@ -27,7 +27,9 @@ fn examples() -> BTreeMap<&'static str, Vec<u8>> {
 
 /// Returns the restored data, fed at once or in pieces of this length.
 fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
-    let mut receiver = Receiver::new(Limits::default());
+    let mut limits = Limits::default();
+    limits.window_log = 23;
+    let mut receiver = Receiver::new(limits);
     let mut decompressors = Decompressors::new();
     for bytes in wire.chunks(piece) {
         let mut rest = bytes;
@@ -46,11 +48,13 @@ fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
 fn the_examples_are_what_they_are_said_to_be() {
     let dwell = b"dwell ".repeat(8);
     let twice = b"dwell compresses packets ".repeat(2);
+    let packets = b"dwell compresses packets while they wait ".repeat(4);
     let given_up = Err(StreamError::Aborted(AbortReason::Reset));
     let expected: BTreeMap<&str, (&[u8], _)> = BTreeMap::from([
         ("raw-block", (&b"hello"[..], Ok(()))),
         ("compressed-block", (&dwell, Ok(()))),
         ("history", (&twice, Ok(()))),
+        ("running-context", (&packets, Ok(()))),
         ("out-of-order", (b"firstsecond", Ok(()))),
         ("given-up", (b"hello", given_up)),
         ("unit", (&dwell, Ok(()))),
@@ -71,7 +75,7 @@ fn the_examples_are_what_they_are_said_to_be() {
 fn what_must_be_refused_is() {
     let mut examples = examples();
     examples.retain(|title, _| title.starts_with("refused "));
-    assert_eq!(examples.len(), 11);
+    assert_eq!(examples.len(), 15);
     for (title, wire) in examples {
         for piece in [1, wire.len()] {
             let (data, result) = receive(&wire, piece);

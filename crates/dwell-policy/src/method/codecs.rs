@@ -94,7 +94,7 @@ impl Referring {
     }
 
     /// Returns true if it is a running context that blocks refer to.
-    pub(super) const fn continues(self) -> bool {
+    pub const fn continues(self) -> bool {
         matches!(self, Self::Continues | Self::OnlyContinues)
     }
 }

@@ -424,7 +424,8 @@ impl<C: Copy + PartialEq> Hull<C> {
         let is_possible =
             |place: usize, codec: &CodecEstimate<C>| !codec.continues || at == Some(place);
         let mut points = points.to_vec();
-        for ((place, codec), point) in self.estimates.all().iter().enumerate().zip(&mut points[1..]) {
+        for ((place, codec), point) in self.estimates.all().iter().enumerate().zip(&mut points[1..])
+        {
             if !is_possible(place, codec) {
                 *point = CodecPoint::new(f64::NAN, f64::NAN);
             }

@@ -6,7 +6,8 @@ type Codec = usize;
 
 /// The steering for codecs of these costs in nanoseconds a byte, and savings.
 fn hull(codecs: &[(f64, f64)]) -> Hull<Codec> {
-    let prior = |(codec, &(cost_ns, saving))| Prior { codec, cost_ns, saving, refers: Referring::Never };
+    let prior =
+        |(codec, &(cost_ns, saving))| Prior { codec, cost_ns, saving, refers: Referring::Never };
     Hull::new(&codecs.iter().enumerate().map(prior).collect::<Vec<_>>())
 }
 

@@ -1,0 +1,185 @@
+//! Streams with a running context.
+
+use dwell_base::Instant;
+use proptest::prelude::*;
+
+use super::{text, transfer_over, with_context};
+use crate::{
+    AbortReason, Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy,
+    StreamError,
+};
+
+/// Numbers that look random, the same each time.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 88_172_645_463_325_252u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Blocks of 4 KiB that may go on with a context of this window.
+fn running(window_log: u8) -> Config {
+    let mut config = Config::new(Strategy::Hull);
+    config.block_len = 4096;
+    config.buffer_len = 16_384;
+    config.set_window(window_log);
+    config
+}
+
+/// Sends all of it over a link that is known to be slow, each block compressed before it goes; returns the wire.
+fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
+    let mut sender = Sender::new(config).unwrap();
+    let (mut compressors, mut wire, mut rest) = (Compressors::new(), Vec::new(), data);
+    let mut now = Instant::ZERO;
+    sender.expect_rate(now, 1000.0);
+    while !sender.is_finished() {
+        rest = &rest[sender.accept(rest)..];
+        if rest.is_empty() {
+            sender.finish();
+        }
+        sender.blocked(now);
+        while sender.compress(&mut compressors, || now).is_some() {}
+        sender.unblocked();
+        now = now + 1_000_000_000;
+        while !sender.wire(now).is_empty() {
+            let len = sender.wire(now).len();
+            wire.extend_from_slice(sender.wire(now));
+            sender.wrote(now, len);
+        }
+    }
+    wire
+}
+
+fn receive(limits: Limits, wire: &[u8]) -> (Vec<u8>, Result<(), StreamError>) {
+    let mut receiver = Receiver::new(limits);
+    let mut decompressors = Decompressors::new();
+    let (mut at, mut got) = (0, Vec::new());
+    while at < wire.len() {
+        match receiver.feed(&wire[at..], &mut decompressors) {
+            Ok(taken) => at += taken,
+            Err(error) => return (got, Err(error)),
+        }
+        got.extend_from_slice(receiver.data());
+        receiver.consume(receiver.data().len());
+    }
+    (got, receiver.end())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Raw blocks and blocks of other codecs in between, refusals, and jobs that end in the wrong order.
+    #[test]
+    fn any_split_of_a_running_context_gives_the_same_bytes(
+        sizes in prop::collection::vec(1usize..9000, 3..40),
+        parts in prop::collection::vec((0usize..3, 1usize..20_000), 1..12),
+        piece_ns in prop_oneof![Just(1_000u64), Just(1_000_000), Just(50_000_000)],
+        window_log in 15u8..19,
+        idle: bool,
+    ) {
+        let (words, noise) = (text(40_000), noise(20_000));
+        let data: Vec<u8> = parts
+            .iter()
+            .flat_map(|&(kind, len)| match kind {
+                0 => &words[..len],
+                1 => &words[40_000 - len..],
+                _ => &noise[..len],
+            })
+            .copied()
+            .collect();
+        let mut config = running(window_log);
+        config.idle_history = idle;
+        let (got, sender) = transfer_over(&config, &data, &sizes, piece_ns).unwrap();
+        prop_assert_eq!(got, data);
+        prop_assert!(sender.is_finished());
+    }
+
+    #[test]
+    fn damage_to_a_running_context_is_noticed(at in 0usize..60_000, flip in 1u8..) {
+        let data = text(60_000);
+        let mut wire = wire_of(&running(16), &data);
+        let at = at % wire.len();
+        wire[at] ^= flip;
+        let (got, result) = receive(with_context(), &wire);
+        prop_assert!(result.is_err() && data.starts_with(&got), "{result:?}");
+    }
+}
+
+#[test]
+fn what_was_said_megabytes_ago_is_not_said_again() {
+    // Of letters, as what looks random is not even tried.
+    let letters: Vec<u8> = noise(1 << 20).iter().map(|byte| b'?' + byte % 64).collect();
+    let data = [&letters[..], &letters].concat();
+    let mut config = Config::new(Strategy::Hull);
+    config.set_codec("zstd:6").unwrap();
+    let alone = wire_of(&config, &data).len();
+    config.set_window(21);
+    let wire = wire_of(&config, &data);
+    assert!(receive(with_context(), &wire) == (data, Ok(())));
+    assert!(alone > 3 << 19 && wire.len() < 900_000, "{alone}, {}", wire.len());
+}
+
+#[test]
+fn a_context_must_be_accepted_with_its_window() {
+    let wire = wire_of(&running(18), b"a context is an agreement");
+    for (window_log, fits) in [(0, false), (17, false), (18, true), (23, true)] {
+        let limits = Limits { window_log, ..Limits::default() };
+        let (_, result) = receive(limits, &wire);
+        assert_eq!(result.is_ok(), fits, "{window_log}: {result:?}");
+        assert!(fits || matches!(result, Err(StreamError::Preamble(_))));
+    }
+}
+
+#[test]
+fn an_idle_stream_holds_a_context_only_if_it_may() {
+    for idle in [true, false] {
+        let mut config = running(17);
+        config.idle_history = idle;
+        let mut sender = Sender::new(&config).unwrap();
+        let mut receiver = Receiver::new(with_context());
+        let (mut compressors, mut decompressors) = (Compressors::new(), Decompressors::new());
+        let now = Instant::ZERO;
+        sender.expect_rate(now, 1000.0);
+        let mut held_meanwhile = 0;
+        for _ in 0..2 {
+            sender.accept(&text(9000));
+            sender.blocked(now);
+            while sender.compress(&mut compressors, || now).is_some() {}
+            sender.unblocked();
+            while !sender.is_idle() {
+                let wire = sender.wire(now).to_vec();
+                if wire.is_empty() {
+                    sender.compress(&mut compressors, || now);
+                    continue;
+                }
+                assert_eq!(receiver.feed(&wire, &mut decompressors), Ok(wire.len()));
+                sender.wrote(now, wire.len());
+                held_meanwhile = held_meanwhile.max(receiver.context_bytes());
+                receiver.consume(receiver.data().len());
+            }
+            assert_eq!(receiver.context_bytes() > 0, idle);
+        }
+        assert!(held_meanwhile > 0, "there was a context");
+        sender.abort(AbortReason::Reset);
+    }
+}
+
+#[test]
+fn the_heavy_levels_come_with_the_context() {
+    let mut config = Config::new(Strategy::Hull);
+    assert_eq!(config.context_bytes_max(), 0);
+    let levels = config.codecs.len();
+    config.set_window(20);
+    assert_eq!(config.codecs.len(), levels + 3);
+    config.set_window(20);
+    assert_eq!(config.codecs.len(), levels + 3);
+    assert_eq!(config.check(), Ok(()));
+    let bytes = config.context_bytes_max();
+    assert!((6 << 20..32 << 20).contains(&bytes), "{bytes}");
+    config.window_log = 14;
+    assert!(config.check().unwrap_err().to_string().contains("use 15 to 23"));
+}
