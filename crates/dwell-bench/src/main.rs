@@ -40,6 +40,7 @@ mod statistics;
 mod steps;
 mod stream;
 mod tcpcomp;
+mod transfers;
 mod trial;
 mod tunnel;
 mod verdict;
@@ -70,6 +71,7 @@ Examples:
   ./x bench chain                                       which relay of a chain compresses how much
   ./x bench hub                                         a hub with many peers
   ./x bench weak                                        relays with a quota of processor time
+  ./x bench transfers                                   files, against zstd through a connection
   ./x bench tcpcomp                                     segments that TCPComp saves
   ./x bench picture                                     draw the documents' pictures again
 
@@ -109,6 +111,7 @@ enum What {
     Faults(faults::Faults),
     Deadlines(deadlines::Deadlines),
     Chain(chain::Chain),
+    Transfers(transfers::Transfers),
     #[command(name = "tcpcomp")]
     TcpComp(tcpcomp::TcpComp),
     Picture(picture::Picture),
@@ -140,6 +143,7 @@ impl Bench {
             What::Faults(command) => command.run(),
             What::Deadlines(command) => command.run(),
             What::Chain(command) => command.run(),
+            What::Transfers(command) => command.run(),
             What::TcpComp(command) => command.run(),
             What::Picture(command) => command.run(),
         }

@@ -1,0 +1,136 @@
+//! The tables, a row for each cell, and the verdict.
+
+use dwell_report::{Column, Table};
+
+use super::super::record::Run;
+use super::super::runner;
+use super::super::sheet::Row;
+use super::contender::Contender;
+use super::{Place, Sent, Transfers};
+
+/// What is to be kept of the better of both others.
+const GOAL: f64 = 1.0;
+const GOAL_ALWAYS: f64 = 1.0 / 0.95;
+
+type Figure = fn(&Sent) -> f64;
+
+const SECONDS: Figure = |sent| sent.took_ns as f64 / 1e9;
+const MEGABYTES: Figure = |sent| sent.link_bytes as f64 / 1e6;
+const CPU: Figure = |sent| sent.cpu_ns as f64 / 1e9;
+const ALL: [Contender; 3] = [Contender::Dwell, Contender::Adapt, Contender::Long];
+
+pub(super) fn report(runs: &[Run<Transfers>]) -> String {
+    let places = runner::places(runs);
+    let mut table = Table::new(columns());
+    for place in &places {
+        table.row(cells(place, &runner::rows(runs, place)));
+    }
+    format!("\n{}", table.to_text()) + &verdict(runs, &places)
+}
+
+fn columns() -> Vec<Column> {
+    let mut columns =
+        vec![Column::left("link"), Column::right("delay").unit("ms"), Column::left("files")];
+    for (name, unit) in [("time", "s"), ("link", "MB"), ("cpu", "s")] {
+        for who in ["dwell", "adapt", "long"] {
+            columns.push(Column::right(&format!("{name} {who}")).unit(unit));
+        }
+        if name != "cpu" {
+            columns.push(Column::right("of best"));
+        }
+    }
+    columns
+}
+
+fn cells(place: &Place, rows: &[Row<'_, Sent>]) -> Vec<String> {
+    let delay = place.delay_ns as f64 / 1e6;
+    let mut cells = vec![place.rate.to_string(), delay.to_string(), place.content.clone()];
+    for (figure, is_compared) in [(SECONDS, true), (MEGABYTES, true), (CPU, false)] {
+        for contender in ALL {
+            let text = |value: f64| format!("{value:.3}");
+            cells.push(of(rows, contender, figure).map_or_else(String::new, text));
+        }
+        if is_compared {
+            let text = |share: f64| format!("{share:.2}");
+            cells.push(of_best(rows, figure).map_or_else(String::new, text));
+        }
+    }
+    cells
+}
+
+fn of(rows: &[Row<'_, Sent>], contender: Contender, figure: Figure) -> Option<f64> {
+    let name = contender.to_string();
+    rows.iter().find(|row| row.name == name)?.median(|sent| Some(figure(sent)))
+}
+
+/// Dwell's figure as a share of the better of both others, of those that took part.
+fn of_best(rows: &[Row<'_, Sent>], figure: Figure) -> Option<f64> {
+    let others = [Contender::Adapt, Contender::Long];
+    let best =
+        others.into_iter().filter_map(|other| of(rows, other, figure)).min_by(f64::total_cmp);
+    Some(of(rows, Contender::Dwell, figure)? / best?)
+}
+
+fn verdict(runs: &[Run<Transfers>], places: &[&Place]) -> String {
+    let mut text = String::new();
+    for (name, figure) in [("time", SECONDS), ("bytes", MEGABYTES)] {
+        let shares = places.iter().filter_map(|place| {
+            of_best(&runner::rows(runs, place), figure)
+                .map(|share| (share, Transfers::name_of(place)))
+        });
+        let mut shares: Vec<_> = shares.collect();
+        shares.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((worst, at)) = shares.last() else { continue };
+        let kept = |goal: f64| shares.iter().filter(|(share, _)| *share <= goal).count();
+        text.push_str(&format!(
+            "{name}: in {} of {} cells as good as the best or better, in {} within 5 %; {worst:.2} at worst ({at})\n",
+            kept(GOAL),
+            shares.len(),
+            kept(GOAL_ALWAYS),
+        ));
+    }
+    text
+}
+
+impl Transfers {
+    fn name_of(place: &Place) -> String {
+        use super::super::record::Bench as _;
+        Self::place(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Conditions;
+    use super::*;
+    use crate::record::tests::record;
+
+    #[test]
+    fn dwell_is_compared_with_the_better_of_both() {
+        let conditions = Conditions { bytes: 1, longest_ns: 1, seed: 1, send: Vec::new() };
+        let run = |content: &str, who: &str, ms: u64, link_bytes| {
+            let rate = "5mbit".parse().unwrap();
+            let place = Place { rate, delay_ns: 10_000_000, content: content.to_owned() };
+            let sent = Sent { took_ns: ms * 1_000_000, bytes: 9, link_bytes, cpu_ns: 1_000_000 };
+            record::<Transfers>(conditions.clone(), place, (who, 0), sent)
+        };
+        let runs = [
+            run("sql", "dwell send", 900, 2_000_000),
+            run("sql", "zstd --adapt", 1000, 1_000_000),
+            run("sql", "zstd -T0 --long", 1200, 2_000_000),
+            run("logs", "dwell send", 1030, 1_000_000),
+            run("logs", "zstd --adapt", 1000, 1_000_000),
+        ];
+        let text = report(&runs);
+        let row = text.lines().find(|line| line.contains("sql")).unwrap_or_default();
+        let row: Vec<_> = row.split_whitespace().collect();
+        let expected =
+            "5 Mbit/s 10 sql 0.900 1.000 1.200 0.90 2.000 1.000 2.000 2.00 0.001 0.001 0.001";
+        assert_eq!(row.join(" "), expected, "{text}");
+        assert!(
+            text.contains("time: in 1 of 2 cells as good as the best or better, in 2 within 5 %"),
+            "{text}"
+        );
+        assert!(text.contains("bytes: in 1 of 2 cells"), "{text}");
+    }
+}
