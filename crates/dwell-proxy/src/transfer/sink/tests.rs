@@ -7,7 +7,7 @@ use dwell_base::Rng;
 use walkdir::WalkDir;
 
 use super::*;
-use crate::transfer::record::put_data;
+use crate::transfer::record::{FileEntry, put_data};
 use crate::transfer::repeats::Finder;
 use crate::transfer::source::{Outlet, Recorder, Sent, Source};
 

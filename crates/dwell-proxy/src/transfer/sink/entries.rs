@@ -1,0 +1,259 @@
+//! Directories, links, and what is there already.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use rustix::fs::FileType;
+
+use super::remove::remove_below;
+use super::writing::node_of;
+use super::{
+    ASKED_MAX, Basis, DEPTH_MAX, REMARKS_MAX, SEEN_MAX, Sink, SinkError, Target, cant_write,
+};
+use crate::transfer::blocks::{Blocks, Have};
+use crate::transfer::entry::{EntryPath, Meta};
+use crate::transfer::place::{Existing, Site};
+use crate::transfer::record::Ask;
+use crate::transfer::tree::kind;
+
+impl Sink {
+    /// Notes that something was put there.
+    pub(super) fn put(&mut self, path: &EntryPath) -> Result<(), SinkError> {
+        let Some(seen) = &mut self.seen else { return Ok(()) };
+        if seen.len() >= SEEN_MAX {
+            return Err(SinkError::Refused(format!(
+                "there is something of a transfer that broke off, and more than {SEEN_MAX} entries come, too many to \
+                 compare with it: remove it, and send again"
+            )));
+        }
+        seen.insert(blake3::hash(path.bytes()));
+        Ok(())
+    }
+
+    /// Another file begins: there are not many more than were offered.
+    pub(super) fn begin_file(&mut self) -> Result<(), SinkError> {
+        self.files += 1;
+        if self.files > self.files_max {
+            return Err(exceeded("files"));
+        }
+        Ok(())
+    }
+
+    /// Notes that more bytes of files are there: not many more than were offered.
+    pub(super) fn check_bytes(&self) -> Result<(), SinkError> {
+        if self.count.get().0 > self.bytes_max { Err(exceeded("bytes")) } else { Ok(()) }
+    }
+
+    pub(super) fn finish_directory(&mut self) -> Result<(), SinkError> {
+        let Some((path, Some(mut meta))) = self.directories.pop() else { return Ok(()) };
+        let Target::Site(site) = &mut self.target else { return Err(SinkError::Order) };
+        if site.staging.is_some() && path.parent().is_empty() && meta.mode & 0o200 == 0 {
+            self.locked.insert(path.clone(), meta);
+            meta.mode |= 0o700;
+        }
+        site.tree.finish_directory(&path, &meta).map_err(|error| cant_write(site, &path, error))
+    }
+
+    pub(super) fn directory(&mut self, path: EntryPath, meta: Meta) -> Result<(), SinkError> {
+        self.enter(&path)?;
+        let keeps = self.policy.existing == Existing::Keep;
+        let site = self.site()?;
+        // What stood there in an earlier time, and is no directory now.
+        if site.staging.is_some()
+            && let Ok(Some(stat)) = site.tree.stat(&path)
+            && kind(&stat) != FileType::Directory
+        {
+            let _ = site.tree.remove(&path);
+        }
+        let is_made =
+            site.tree.make_directory(&path).map_err(|error| cant_write(site, &path, error))?;
+        let is_ours = is_made || site.staging.is_some() || !keeps;
+        self.put(&path)?;
+        if self.directories.len() >= DEPTH_MAX {
+            return Err(SinkError::Order);
+        }
+        self.directories.push((path, is_ours.then_some(meta)));
+        Ok(())
+    }
+
+    /// The site of a tree.
+    pub(super) fn site(&mut self) -> Result<&mut Site, SinkError> {
+        match &mut self.target {
+            Target::Site(site) if self.is_tree => Ok(site),
+            _ => Err(SinkError::Order),
+        }
+    }
+
+    /// The kind of what is at a path, if anything is.
+    pub(super) fn there(&mut self, path: &EntryPath) -> Result<Option<FileType>, SinkError> {
+        let Target::Site(site) = &mut self.target else { return Ok(None) };
+        let stat = site.tree.stat(path).map_err(|error| cant_write(site, path, error))?;
+        Ok(stat.map(|stat| kind(&stat)))
+    }
+
+    /// True if what is at a path may be replaced, false if it stays.
+    pub(super) fn may_replace(&mut self, path: &EntryPath) -> Result<bool, SinkError> {
+        let Some(kind) = self.there(path)? else { return Ok(true) };
+        let Target::Site(site) = &mut self.target else { return Ok(true) };
+        let whole = site.shown.join(OsStr::from_bytes(path.bytes()));
+        let shown = whole.display();
+        let is_staged = site.staging.is_some();
+        if kind == FileType::Directory && is_staged {
+            // It was one when an earlier transfer came here.
+            site.tree.forget();
+            let at = Path::new(OsStr::from_bytes(path.bytes()));
+            remove_below(site.tree.base(), at, |_| false)
+                .map_err(|error| cant_write(site, path, error))?;
+        } else if kind == FileType::Directory {
+            return Err(SinkError::Refused(format!(
+                "{shown} is a directory, and what comes in its place is none: remove it"
+            )));
+        }
+        match self.policy.existing {
+            _ if is_staged => Ok(true),
+            Existing::Keep => Ok(false),
+            Existing::Replace => Ok(true),
+            Existing::Refuse => Err(SinkError::Refused(format!("{shown} exists"))),
+        }
+    }
+
+    pub(super) fn symlink(
+        &mut self,
+        path: &EntryPath,
+        meta: &Meta,
+        target: &[u8],
+    ) -> Result<(), SinkError> {
+        self.enter(path)?;
+        if !self.policy.allows_links_outside && path.leads_outside(target) {
+            let target = String::from_utf8_lossy(target);
+            self.leave_out(format!("{path} is a link that leads outside, to {target}"));
+            return Ok(());
+        }
+        let is_link = self.there(path)? == Some(FileType::Symlink);
+        let may_replace = self.may_replace(path)?;
+        let site = self.site()?;
+        if is_link && site.tree.read_link(path).is_ok_and(|there| there == target) {
+            self.put(path)?;
+            return Ok(());
+        }
+        if !may_replace {
+            self.received.kept += 1;
+            return Ok(());
+        }
+        let target = OsStr::from_bytes(target);
+        site.tree
+            .symlink(path, target, meta, true)
+            .map_err(|error| cant_write(site, path, error))?;
+        self.put(path)
+    }
+
+    pub(super) fn hard_link(&mut self, path: &EntryPath, id: u64) -> Result<(), SinkError> {
+        self.enter(path)?;
+        self.begin_file()?;
+        let Some((from, node)) = self.linked.get(&id).cloned() else {
+            self.leave_out(format!("{path} is another name of a file that was left out"));
+            return Ok(());
+        };
+        if from == *path {
+            return Err(SinkError::Order);
+        }
+        if !self.may_replace(path)? {
+            self.received.kept += 1;
+            return Ok(());
+        }
+        let site = self.site()?;
+        // Another entry may have come in its place.
+        let there = site.tree.stat(&from).map_err(|error| cant_write(site, path, error))?;
+        if there.and_then(|stat| node_of(&stat)) != Some(node) {
+            return Err(SinkError::Order);
+        }
+        site.tree.hard_link(&from, path, true).map_err(|error| cant_write(site, path, error))?;
+        self.put(path)?;
+        self.received.files += 1;
+        let bytes = self.site()?.tree.stat(path).ok().flatten().map_or(0, |stat| stat.st_size);
+        self.count.reused(u64::try_from(bytes).unwrap_or(0));
+        Ok(())
+    }
+
+    pub(super) fn leave_out(&mut self, why: String) {
+        self.received.left_out += 1;
+        if self.received.remarks.len() < REMARKS_MAX {
+            self.received.remarks.push(why);
+        }
+    }
+
+    /// The path at which an entry is written.
+    pub(super) fn placed(&self, path: &EntryPath) -> EntryPath {
+        match &self.target {
+            Target::Site(site) => site.name.clone().unwrap_or_else(|| path.clone()),
+            Target::Stdout(_) => path.clone(),
+        }
+    }
+
+    pub(super) fn ask(&mut self, ask: &Ask) -> Result<Vec<Have>, SinkError> {
+        if self.asked.len() >= ASKED_MAX {
+            return Err(SinkError::Order);
+        }
+        let root = ask.path.bytes().split(|&byte| byte == b'/').next().unwrap_or_default();
+        if !self.root_names.contains(root) {
+            return Err(SinkError::Order);
+        }
+        let path = self.placed(&ask.path);
+        let (basis, answers) = self.look(&path, ask).unwrap_or_else(|error| {
+            tracing::debug!("{path} can't be looked at: {error}");
+            (Basis::Nothing(path.clone()), vec![Have::Nothing])
+        });
+        if matches!(answers[..], [Have::Same | Have::Stays]) {
+            if answers == [Have::Stays] {
+                self.received.kept += 1;
+            } else {
+                self.received.files += 1;
+            }
+            self.put(&ask.path)?;
+            self.count.reused(ask.bytes.unwrap_or(0));
+        }
+        self.asked.push_back(basis);
+        Ok(answers)
+    }
+
+    /// What there is at a path.
+    pub(super) fn look(&mut self, path: &EntryPath, ask: &Ask) -> io::Result<(Basis, Vec<Have>)> {
+        let nothing = (Basis::Nothing(path.clone()), vec![Have::Nothing]);
+        let existing = self.policy.existing;
+        let Target::Site(site) = &mut self.target else { return Ok(nothing) };
+        let wanted = ask.bytes.unwrap_or(u64::MAX);
+        let stat = site.tree.stat(path)?;
+        if stat.is_some() && site.staging.is_none() && existing == Existing::Keep {
+            return Ok((Basis::Nothing(path.clone()), vec![Have::Stays]));
+        }
+        let is_file = stat.is_some_and(|stat| kind(&stat) == FileType::RegularFile);
+        if let (Some(stat), Some(meta), true) = (stat, ask.meta, ask.is_quick && is_file) {
+            let mtime = (stat.st_mtime, i64::from(meta.mtime_ns));
+            let is_same = (meta.mtime_s, stat.st_mtime_nsec as i64) == mtime
+                && u64::try_from(stat.st_size) == Ok(wanted);
+            if is_same {
+                return Ok((Basis::Nothing(path.clone()), vec![Have::Same]));
+            }
+        }
+        if let Some(mut part) = site.tree.find_part(path) {
+            let bytes = part.file.metadata()?.len().min(wanted);
+            let blocks = Blocks::read(&mut part.file, bytes)?;
+            return Ok((Basis::Part(path.clone()), blocks.answers()));
+        }
+        if !is_file {
+            return Ok(nothing);
+        }
+        let mut file = site.tree.open_file(path)?;
+        let bytes = file.metadata()?.len().min(wanted);
+        let blocks = Blocks::read(&mut file, bytes)?;
+        Ok((Basis::Named(path.clone()), blocks.answers()))
+    }
+}
+
+fn exceeded(what: &str) -> SinkError {
+    SinkError::Refused(format!(
+        "many more {what} come than were offered: if they grow while they are sent, send a copy"
+    ))
+}

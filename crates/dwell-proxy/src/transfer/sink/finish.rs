@@ -1,0 +1,97 @@
+//! The end of a transfer, whether all has come or not.
+
+use std::ffi::OsStr;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::remove::remove_below;
+use super::{Kept, Ready, Received, Sink, SinkError, Target};
+use crate::transfer::entry::EntryPath;
+use crate::transfer::part::PARTS;
+use crate::transfer::place::Existing;
+
+impl Sink {
+    /// The stream has ended: puts what came on the disk, and, if somebody still waits for it, into its place.
+    ///
+    /// # Errors
+    /// [`SinkError`]; nothing that is not complete has its name.
+    pub(in super::super) fn finish(
+        &mut self,
+        is_awaited: impl Fn() -> bool,
+    ) -> Result<Received, SinkError> {
+        let is_whole = self.records.is_between() && self.writing.is_none() && self.asked.is_empty();
+        if !is_whole || self.roots.is_empty() {
+            return Err(SinkError::Order);
+        }
+        while !self.directories.is_empty() {
+            self.finish_directory()?;
+        }
+        let shown = self.shown();
+        let failed = |error: io::Error| SinkError::Write { what: shown.clone(), error };
+        match &mut self.target {
+            Target::Stdout(out) => out.flush().map_err(failed)?,
+            Target::Site(site) if self.is_tree => {
+                if let Some(seen) = &self.seen {
+                    let keeps = |below: &Path| {
+                        let below = below.as_os_str();
+                        below.is_empty()
+                            || below == PARTS
+                            || seen.contains(&blake3::hash(below.as_bytes()))
+                    };
+                    remove_below(site.tree.base(), Path::new(""), keeps).map_err(failed)?;
+                }
+                rustix::fs::syncfs(site.tree.base()).map_err(|error| failed(error.into()))?;
+                if !is_awaited() {
+                    return Err(SinkError::Order);
+                }
+                if let Some(staging) = &site.staging {
+                    staging.complete(&site.tree, &self.roots, &self.locked).map_err(failed)?;
+                }
+            }
+            Target::Site(site) => {
+                let existing = self.policy.existing;
+                // What was asked for, and is to stay, does not come.
+                if let Some(Ready { part: Some(part), path }) = &self.ready {
+                    part.file.sync_all().map_err(failed)?;
+                    if !is_awaited() {
+                        return Err(SinkError::Order);
+                    }
+                    let replace = existing == Existing::Replace;
+                    site.tree.complete(&part.name, path, replace).map_err(failed)?;
+                    // It has its name already, and not all file systems can sync a directory.
+                    let _ = rustix::fs::fsync(site.tree.base());
+                    self.ready = None;
+                }
+            }
+        }
+        Ok(std::mem::take(&mut self.received))
+    }
+
+    /// What is left of it, if it did not come to its end; what is empty is removed.
+    pub(in super::super) fn give_up(mut self) -> Option<Kept> {
+        let bytes = self.count.get().0;
+        let Target::Site(site) = &mut self.target else { return None };
+        let unfinished = self.writing.map(|writing| (writing.part, writing.path));
+        let unfinished = unfinished.or(self.ready.map(|ready| (ready.part, ready.path)));
+        let mut kept = None;
+        if let Some((Some(part), path)) = unfinished {
+            let len = part.file.metadata().map_or(0, |metadata| metadata.len());
+            let path_of_part = path_beside(&site.shown, &path, &part.name);
+            if len == 0 {
+                let _ = site.tree.remove_part(&path, &part.name);
+            } else {
+                kept = Some(Kept { path: path_of_part, bytes });
+            }
+        }
+        match &site.staging {
+            Some(staging) if staging.remove_if_empty(&site.tree) => None,
+            Some(_) => Some(Kept { path: site.shown.clone(), bytes }),
+            None => kept,
+        }
+    }
+}
+
+fn path_beside(base: &Path, path: &EntryPath, name: &OsStr) -> PathBuf {
+    base.join(OsStr::from_bytes(path.parent())).join(name)
+}

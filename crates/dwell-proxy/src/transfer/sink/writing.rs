@@ -1,0 +1,258 @@
+//! Files: what comes of them, and what is copied from what is there.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
+
+use rustix::fs::{FileType, Mode, Stat};
+
+use super::{
+    Basis, COPY_BYTES, LINKED_MAX, NAME_BYTES_MAX, Node, Ready, Sink, SinkError, Target, cant_write,
+};
+use crate::transfer::entry::EntryPath;
+use crate::transfer::part::PartFile;
+use crate::transfer::place::Site;
+use crate::transfer::record::FileEntry;
+use crate::transfer::tree::{kind, set_meta};
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub(super) entry: FileEntry,
+    pub(super) path: EntryPath,
+    pub(super) part: Option<PartFile>,
+    /// What has its name, if it is copied from.
+    pub(super) named: Option<File>,
+    pub(super) at: u64,
+    pub(super) hasher: blake3::Hasher,
+    /// What is there stays.
+    pub(super) is_unwanted: bool,
+}
+
+impl Sink {
+    pub(super) fn file(&mut self, entry: FileEntry) -> Result<(), SinkError> {
+        self.enter(&entry.path)?;
+        self.begin_file()?;
+        if !self.is_tree && self.ready.is_some() {
+            return Err(SinkError::Order);
+        }
+        let path = self.placed(&entry.path);
+        let basis = match entry.was_asked {
+            true => Some(self.asked.pop_front().ok_or(SinkError::Order)?),
+            false => None,
+        };
+        let is_unwanted = !self.may_replace(&path)?;
+        let (mut named, mut part) = (None, None);
+        if let Target::Site(site) = &mut self.target {
+            match basis {
+                Some(Basis::Part(known)) if known == path => {
+                    let found = site.tree.find_part(&path).ok_or_else(|| {
+                        io::Error::other("what had come of it is gone: send it again")
+                    });
+                    part = Some(found.map_err(|error| cant_write(site, &path, error))?);
+                }
+                Some(Basis::Named(known)) if known == path => {
+                    let opened = site.tree.open_file(&path);
+                    named = Some(opened.map_err(|error| cant_write(site, &path, error))?);
+                }
+                Some(Basis::Nothing(known)) if known == path => {}
+                None => {}
+                _ => return Err(SinkError::Order),
+            }
+        }
+        let hasher = blake3::Hasher::new();
+        self.writing = Some(Writing { entry, path, part, named, at: 0, hasher, is_unwanted });
+        Ok(())
+    }
+
+    /// The next bytes are those that came so far back.
+    pub(super) fn repeat(&mut self, distance: u32, bytes: u32) -> Result<(), SinkError> {
+        let mut left = bytes as usize;
+        while left > 0 {
+            let ring = self.ring.as_ref().ok_or(SinkError::Order)?;
+            let mut piece = ring.back(u64::from(distance), left.min(COPY_BYTES)).to_vec();
+            if piece.is_empty() {
+                return Err(SinkError::Order);
+            }
+            // What is near repeats itself.
+            if piece.len() == distance as usize {
+                piece = piece.repeat((COPY_BYTES.min(left) / piece.len()).max(1));
+            }
+            self.data(&piece)?;
+            left -= piece.len();
+        }
+        Ok(())
+    }
+
+    pub(super) fn data(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+        if let Some(ring) = &mut self.ring {
+            ring.push(bytes);
+        }
+        let writing = self.writing.as_mut().ok_or(SinkError::Order)?;
+        match &mut self.target {
+            _ if writing.is_unwanted => {}
+            Target::Stdout(out) => out
+                .write_all(bytes)
+                .map_err(|error| SinkError::Write { what: "standard output".to_owned(), error })?,
+            Target::Site(site) => {
+                let written =
+                    writing.part(site).and_then(|(part, at)| part.file.write_all_at(bytes, at));
+                written.map_err(|error| cant_write(site, &writing.path, error))?;
+            }
+        }
+        writing.hasher.update(bytes);
+        writing.at += bytes.len() as u64;
+        self.count.moved(bytes.len() as u64);
+        self.check_bytes()
+    }
+
+    /// Takes the next bytes from what is there.
+    pub(super) fn copy(&mut self, mut bytes: u64) -> Result<(), SinkError> {
+        let writing = self.writing.as_mut().ok_or(SinkError::Order)?;
+        let Target::Site(site) = &mut self.target else { return Err(SinkError::Order) };
+        let mut buffer = vec![0; COPY_BYTES];
+        while bytes > 0 {
+            let len = usize::try_from(bytes).unwrap_or(usize::MAX).min(buffer.len());
+            let piece = &mut buffer[..len];
+            let from = match (&writing.named, &writing.part) {
+                (Some(named), _) => named,
+                (None, Some(part)) => &part.file,
+                (None, None) => return Err(SinkError::Order),
+            };
+            from.read_exact_at(piece, writing.at)
+                .map_err(|error| cant_write(site, &writing.path, error))?;
+            if let (Some(_), Some(part)) = (&writing.named, &writing.part) {
+                let written = part.file.write_all_at(piece, writing.at);
+                written.map_err(|error| cant_write(site, &writing.path, error))?;
+            }
+            writing.hasher.update(piece);
+            writing.at += len as u64;
+            bytes -= len as u64;
+            self.count.reused(len as u64);
+        }
+        self.check_bytes()
+    }
+
+    pub(super) fn end(&mut self, bytes: u64, blake3: &[u8; 32]) -> Result<(), SinkError> {
+        let mut writing = self.writing.take().ok_or(SinkError::Order)?;
+        if writing.at != bytes || writing.hasher.finalize().as_bytes() != blake3 {
+            self.discard(&writing);
+            return Err(SinkError::Differs(writing.path.to_string()));
+        }
+        self.received.blake3 = (!self.is_tree).then_some(*blake3);
+        let Target::Site(site) = &mut self.target else {
+            self.received.files += 1;
+            self.ready = Some(Ready { part: None, path: writing.path });
+            return Ok(());
+        };
+        if writing.is_unwanted {
+            self.received.kept += 1;
+            self.ready = Some(Ready { part: None, path: writing.path });
+            return Ok(());
+        }
+        let ended = writing.finish(site);
+        ended.map_err(|error| cant_write(site, &writing.path, error))?;
+        self.received.files += 1;
+        let path = writing.path;
+        if !self.is_tree {
+            self.ready = Some(Ready { part: writing.part, path });
+            return Ok(());
+        }
+        let completed = match &writing.part {
+            Some(part) => complete(site, part, &path),
+            None => Ok(()),
+        };
+        let stat = completed.and_then(|()| site.tree.stat(&path));
+        let stat = stat.map_err(|error| cant_write(site, &path, error))?;
+        self.put(&path)?;
+        let name_bytes = self.name_bytes + path.bytes().len();
+        let fits = self.linked.len() < LINKED_MAX && name_bytes <= NAME_BYTES_MAX;
+        if writing.entry.link_id != 0
+            && fits
+            && let Some(node) = stat.and_then(|stat| node_of(&stat))
+        {
+            self.name_bytes = name_bytes;
+            self.linked.insert(writing.entry.link_id, (path, node));
+        }
+        Ok(())
+    }
+
+    pub(super) fn discard(&mut self, writing: &Writing) {
+        if let (Target::Site(site), Some(part)) = (&mut self.target, &writing.part) {
+            let _ = site.tree.remove_part(&writing.path, &part.name);
+        }
+    }
+}
+
+impl Writing {
+    /// Its part, and where the next bytes go. What was only compared so far is copied to it first.
+    fn part(&mut self, site: &mut Site) -> io::Result<(&PartFile, u64)> {
+        if self.part.is_none() {
+            // Nobody else reads it before it has its own permissions.
+            let mode = if self.entry.meta.is_some() { 0o600 } else { 0o666 };
+            let part = site.tree.open_part(&self.path, Mode::from_raw_mode(mode))?;
+            if let Some(named) = &self.named {
+                part.file.set_len(0)?;
+                copy_again(named, self.at, &part.file, &self.hasher)?;
+            }
+            self.part = Some(part);
+        }
+        let part = self.part.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok((part, self.at))
+    }
+
+    /// All has come: gives it its length, permissions and time.
+    fn finish(&mut self, site: &mut Site) -> io::Result<()> {
+        let is_there = match (&self.part, &self.named) {
+            (None, Some(named)) => named.metadata()?.len() == self.at,
+            _ => false,
+        };
+        if is_there {
+            if let (Some(named), Some(meta)) = (&self.named, &self.entry.meta) {
+                set_meta(named.as_fd(), meta)?;
+            }
+            return Ok(());
+        }
+        let at = self.at;
+        let meta = self.entry.meta;
+        let (part, _) = self.part(site)?;
+        part.file.set_len(at)?;
+        if let Some(meta) = meta {
+            set_meta(part.file.as_fd(), &meta)?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies what was only compared so far, as long as it is still what it was.
+fn copy_again(named: &File, len: u64, part: &File, hasher: &blake3::Hasher) -> io::Result<()> {
+    let mut again = blake3::Hasher::new();
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    while at < len {
+        let left = usize::try_from(len - at).unwrap_or(usize::MAX);
+        let piece = &mut buffer[..left.min(COPY_BYTES)];
+        named.read_exact_at(piece, at)?;
+        part.write_all_at(piece, at)?;
+        again.update(piece);
+        at += piece.len() as u64;
+    }
+    if again.finalize() != hasher.finalize() {
+        return Err(io::Error::other("what is there has changed meanwhile: send it again"));
+    }
+    Ok(())
+}
+
+/// Gives a part its name. What it replaces is gone then, so that its own bytes are synced before.
+fn complete(site: &mut Site, part: &PartFile, path: &EntryPath) -> io::Result<()> {
+    if site.staging.is_none() && site.tree.stat(path)?.is_some() {
+        part.file.sync_all()?;
+    }
+    site.tree.complete(&part.name, path, true)
+}
+
+/// What a file is known by whatever its name; none if it is no file.
+pub(super) fn node_of(stat: &Stat) -> Option<Node> {
+    (kind(stat) == FileType::RegularFile).then_some((stat.st_dev, stat.st_ino))
+}
