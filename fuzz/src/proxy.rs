@@ -3,6 +3,7 @@
 use dwell_proxy::hello::{HELLO_BYTES_MAX, Hello, HelloError, VERSION};
 use dwell_proxy::message::{MESSAGE_BYTES_MAX, Message};
 use dwell_proxy::socks::{CLIENT_BYTES_MAX, Negotiation, SocksStep, Users};
+use dwell_proxy::transfer::{Code, read_again};
 
 /// A byte that says where to cut, and whether passwords are asked for, and what a SOCKS client
 /// sends: however it is cut, it comes to the same, and no more is waited for than the longest
@@ -70,4 +71,24 @@ fn messages(mut bytes: &[u8]) {
     if matches!(Message::decode(bytes), Ok(None)) {
         assert!(bytes.len() < MESSAGE_BYTES_MAX);
     }
+}
+
+/// A byte that says in which pieces they come, and what a sender says of its files: read or refused, the same in
+/// whatever pieces; and what is read can be written, and then reads the same.
+pub fn records(bytes: &[u8]) {
+    let Some((&piece, bytes)) = bytes.split_first() else { return };
+    let whole = read_again(bytes, bytes.len());
+    assert_eq!(whole, read_again(bytes, usize::from(piece) + 1), "the pieces made a difference");
+    let Some((records, data)) = whole else { return };
+    assert!(records.len() + data.len() <= bytes.len());
+    assert_eq!(read_again(&records, 7), Some((records.clone(), Vec::new())));
+}
+
+/// A text that should be a code: what is read can be shown, and then reads the same.
+pub fn code(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(code) = text.parse::<Code>() else { return };
+    let shown = code.reveal();
+    let again: Code = shown.parse().expect("a code that was shown");
+    assert_eq!((again.at, again.reveal()), (code.at, shown));
 }

@@ -13,15 +13,17 @@
 //! 11  4  longest block that is accepted, in bytes
 //! 15  1  length of the strategy's name
 //! 16  n  strategy wanted of the other end, by name; empty: its own choice
+//! +n  1  longest window of a running context that is accepted, as a binary logarithm; 0 or nothing: none
 //! ```
 //!
-//! Bytes after the name are left for later versions and ignored. In a refusal the text in place of
+//! Bytes after the window are left for later versions and ignored. In a refusal the text in place of
 //! the strategy is the reason.
 
+use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
 use thiserror::Error;
 
 /// The version of the protocol between the two proxies.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// The longest hello, in bytes; what would be longer is refused before it is read.
 pub const HELLO_BYTES_MAX: usize = 6 + 512;
 /// The longest text in a hello, in bytes.
@@ -55,6 +57,8 @@ pub struct Hello {
     /// The strategy that it would like the other end to use; empty if that is for the other
     /// end to choose. In a refusal, the reason. At most [`TEXT_BYTES_MAX`] printable bytes.
     pub text: String,
+    /// The longest window of a running context that it accepts, as a binary logarithm; 0 if none.
+    pub window_log: u8,
 }
 
 /// Why there is no agreement.
@@ -90,7 +94,13 @@ impl Hello {
             codecs,
             block_bytes_max,
             text: printable(want),
+            window_log: 0,
         }
+    }
+
+    /// The same, of an end that accepts running contexts with such a window.
+    pub fn with_window(self, window_log: u8) -> Self {
+        Self { window_log, ..self }
     }
 
     /// A refusal for this reason.
@@ -102,12 +112,13 @@ impl Hello {
     pub fn encode(&self) -> Vec<u8> {
         let text = printable(&self.text);
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(((FIXED_BYTES + text.len()) as u16).to_be_bytes());
+        bytes.extend(((FIXED_BYTES + text.len() + 1) as u16).to_be_bytes());
         bytes.extend([self.versions.0, self.versions.1, self.purpose as u8]);
         bytes.extend(self.codecs.to_be_bytes());
         bytes.extend(self.block_bytes_max.to_be_bytes());
         bytes.push(text.len() as u8);
         bytes.extend(text.as_bytes());
+        bytes.push(self.window_log);
         bytes
     }
 
@@ -146,6 +157,7 @@ impl Hello {
             codecs: u16::from_be_bytes([c0, c1]),
             block_bytes_max: u32::from_be_bytes([b0, b1, b2, b3]),
             text: String::from_utf8_lossy(text).into_owned(),
+            window_log: window(rest.get(usize::from(text_len))),
         };
         Ok(Some((hello, PREFIX_BYTES + len)))
     }
@@ -166,6 +178,14 @@ impl Hello {
             return Err(HelloError::Purpose);
         }
         Ok(())
+    }
+}
+
+/// A window that an end accepts: what is longer than any comes from a later version.
+fn window(byte: Option<&u8>) -> u8 {
+    match byte {
+        Some(&log) if log >= CONTEXT_LOG_MIN => log.min(CONTEXT_LOG_MAX),
+        _ => 0,
     }
 }
 
@@ -190,15 +210,15 @@ mod tests {
         let ours = Hello::new(Purpose::Streams, 65_536, "hull");
         assert_eq!(ours.agree(&ours), Ok(()));
         let bytes = ours.encode();
-        assert_eq!(bytes[..16], *b"dwPX\0\x0e\x03\x03\x01\0\x0e\0\x01\0\0\x04");
+        assert_eq!(bytes[..16], *b"dwPX\0\x0f\x04\x04\x01\0\x0e\0\x01\0\0\x04");
         assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
     }
 
     #[test]
     fn differences_are_reported() {
         let ours = Hello::new(Purpose::Streams, 1, "");
-        let later = Hello { versions: (4, 5), ..ours.clone() };
-        assert_eq!(ours.agree(&later), Err(HelloError::Version(4, 5)));
+        let later = Hello { versions: (5, 6), ..ours.clone() };
+        assert_eq!(ours.agree(&later), Err(HelloError::Version(5, 6)));
         let file = Hello::new(Purpose::File, 1, "");
         assert_eq!(ours.agree(&file), Err(HelloError::Purpose));
         let refusal = Hello::refusal(Purpose::Streams, "full\n");
@@ -227,11 +247,11 @@ mod tests {
         #[test]
         fn hellos_come_back(
             lowest in 0u8..9, more in 0u8..9, codecs: u16, block_bytes_max: u32,
-            text in "[ -~]{0,200}", is_file: bool,
+            text in "[ -~]{0,200}", is_file: bool, window_log in prop_oneof![Just(0u8), 15u8..=23],
         ) {
             let purpose = if is_file { Purpose::File } else { Purpose::Streams };
             let versions = (lowest, lowest + more);
-            let hello = Hello { versions, purpose, codecs, block_bytes_max, text };
+            let hello = Hello { versions, purpose, codecs, block_bytes_max, text, window_log };
             let bytes = hello.encode();
             prop_assert!(bytes.len() <= HELLO_BYTES_MAX);
             for cut in 0..bytes.len() {

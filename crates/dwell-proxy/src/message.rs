@@ -9,6 +9,7 @@
 //! | 5 | accept | 1 byte: 1 if the sender is to ask before it sends; window (1) |
 //! | 7 | done | entries that the receiver has left out (8 bytes), files that it has kept (8) |
 //! | 8 | have | an answer to what the sender asks |
+//! | 9 | alive | nothing: a receiver says so now and then, whatever it is busy with |
 //!
 //! Kind is 1 byte, the length 2 bytes. After *opened*, and after *accept*, bytes are those of
 //! the stream, until both ends have said its end. After an offer whose flags have bit 0 the stream follows at once.
@@ -28,6 +29,8 @@ const BODY_BYTES_MAX: usize = 512;
 const WINDOW_LOG2_MAX: u8 = 27;
 /// The kind of the one that may be longer.
 const HAVE: u8 = 8;
+/// The last kind.
+const ALIVE: u8 = 9;
 
 /// Why the egress did not open a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +117,8 @@ pub enum Message {
     },
     /// What is there of a file.
     Have(Have),
+    /// The receiver is still there.
+    Alive,
 }
 
 /// Why bytes are no message.
@@ -172,6 +177,7 @@ impl Message {
                 body = have.encode();
                 HAVE
             }
+            Self::Alive => ALIVE,
         };
         let mut bytes = vec![kind];
         bytes.extend((body.len() as u16).to_be_bytes());
@@ -186,7 +192,7 @@ impl Message {
     /// [`MessageError`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
-        if !(1..=HAVE).contains(&kind) {
+        if !(1..=ALIVE).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let Some(&[_, high, low]) = bytes.first_chunk::<3>() else { return Ok(None) };
@@ -229,6 +235,7 @@ impl Message {
                 fits.then_some(Self::Done { left_out, kept }).ok_or(MessageError::Body)
             }
             (HAVE, body) => Have::decode(body).map(Self::Have).ok_or(MessageError::Body),
+            (ALIVE, []) => Ok(Self::Alive),
             _ => Err(MessageError::Body),
         }
     }

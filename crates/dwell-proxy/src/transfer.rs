@@ -31,6 +31,8 @@ pub use code::{Code, CodeError};
 pub use key::{OneTimeKey, OneTimeKeyError};
 pub use place::{Existing, Offer, Place};
 pub use receive::{Event, Receive, receive};
+#[doc(hidden)]
+pub use record::read_again;
 pub use send::{Send, send};
 pub use sink::Kept;
 pub use source::Source;
@@ -38,7 +40,8 @@ pub use source::Source;
 use crate::carrier::CarrierError;
 use crate::engine::RunError;
 use crate::security::SecurityError;
-use dwell_stream::StreamError;
+use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextSpec};
+use dwell_stream::{Config, Strategy, StreamError};
 
 /// The port that a receiver listens at if none is named.
 pub const FILE_PORT: u16 = 7735;
@@ -49,9 +52,12 @@ const PIECE_BYTES: usize = 64 << 10;
 const PIECES_MAX: usize = 8;
 /// The progress is reported this often.
 const TELL: Duration = Duration::from_millis(200);
-/// An offer, and what is said to it, come sooner than that. Later there is no limit of our own: whoever reads what
-/// arrives may take any time, and TCP notices by itself that nobody is there any more.
+/// An offer, and what is said to it, come sooner than that; and so does whatever a receiver says next. Whoever reads
+/// what arrives may take any time: the receiver goes on to say that it is there.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// A receiver says this often that it is there, whatever it is busy with: a sender that hears nothing for
+/// [`SILENCE_MAX`] gives up.
+const PULSE: Duration = Duration::from_secs(15);
 
 /// The progress of a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +182,41 @@ impl From<CarrierError> for TransferError {
     }
 }
 
+/// What every receiver holds for a running context, as the binary logarithm of its window.
+const CONTEXT_LOG_USUAL: u8 = 20;
+/// The part of the memory that a context may take is one in so many.
+const CONTEXT_PART: u64 = 4;
+
+/// The longest window of a running context for a receiver with so much memory, and what it takes, in bytes.
+fn context_of_receiver(memory_bytes: u64) -> (u8, u64) {
+    // Any level: a receiver has no tables.
+    let bytes = |window_log| {
+        ContextSpec { level: 1, window_log }.decoder_bytes_max() + (7 << window_log >> 3)
+    };
+    let mut logs = (CONTEXT_LOG_USUAL..=CONTEXT_LOG_MAX).rev();
+    let window_log = logs.find(|&log| bytes(log) <= memory_bytes / CONTEXT_PART);
+    let window_log = window_log.unwrap_or(CONTEXT_LOG_USUAL);
+    (window_log, bytes(window_log))
+}
+
+/// Gives a sender the longest running context that the receiver accepts and that fits into so much memory; what
+/// it takes, in bytes.
+fn set_context(config: &mut Config, accepted_log: u8, memory_bytes: u64) -> u64 {
+    if config.strategy != Strategy::Hull {
+        return 0;
+    }
+    for window_log in (CONTEXT_LOG_MIN..=accepted_log.min(CONTEXT_LOG_MAX)).rev() {
+        let mut with = config.clone();
+        with.set_window(window_log);
+        let bytes = with.context_bytes_max();
+        if bytes > 0 && bytes <= memory_bytes / CONTEXT_PART {
+            *config = with;
+            return bytes;
+        }
+    }
+    0
+}
+
 /// Counts towards a [`Progress`], and reports it now and then.
 struct Meter<F> {
     start: Instant,
@@ -200,6 +241,35 @@ impl<F: FnMut(&Progress)> Meter<F> {
             self.reported = Instant::now();
             let progress = self.at(bytes, link_bytes);
             (self.on_progress)(&progress);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_fit_into_their_part_of_the_memory() {
+        assert_eq!(context_of_receiver(256 << 20).0, 23);
+        assert_eq!(context_of_receiver(16 << 20).0, 20);
+        assert_eq!(context_of_receiver(0).0, 20, "what every receiver holds");
+        for memory in [32 << 20, 64 << 20, 128 << 20, 256 << 20] {
+            assert!(context_of_receiver(memory).1 <= memory / 4, "{memory}");
+            let mut config = Config::new(Strategy::Hull);
+            let bytes = set_context(&mut config, 23, memory);
+            assert!(bytes <= memory / 4 && config.check().is_ok(), "{memory}: {bytes}");
+            assert_eq!(config.window_log > 0, bytes > 0);
+        }
+        let mut config = Config::new(Strategy::Hull);
+        set_context(&mut config, 23, 256 << 20);
+        assert_eq!(config.window_log, 23);
+        set_context(&mut config, 20, 256 << 20);
+        assert_eq!(config.window_log, 20, "no more than is accepted");
+        for (strategy, accepted) in [(Strategy::Hull, 0), (Strategy::Mix, 23)] {
+            let mut config = Config::new(strategy);
+            assert_eq!(set_context(&mut config, accepted, 256 << 20), 0);
+            assert_eq!(config, Config::new(strategy));
         }
     }
 }

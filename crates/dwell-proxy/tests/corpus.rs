@@ -36,3 +36,13 @@ fn proxy_negotiation() {
 fn proxy_socks() {
     replay("proxy_socks", fuzz_proxy::socks);
 }
+
+#[test]
+fn proxy_records() {
+    replay("proxy_records", fuzz_proxy::records);
+}
+
+#[test]
+fn proxy_code() {
+    replay("proxy_code", fuzz_proxy::code);
+}

@@ -13,6 +13,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::blocks::Have;
 use super::count::Count;
@@ -20,7 +21,8 @@ use super::place::{Existing, Offer, Place};
 use super::repeats::{WINDOW_LOG2_MIN, window_log2};
 use super::sink::{Kept, Policy, Received, Sink, SinkError};
 use super::{
-    Broken, Meter, PIECE_BYTES, PIECES_MAX, Progress, SILENCE_MAX, Summary, TransferError,
+    Broken, Meter, PIECE_BYTES, PIECES_MAX, PULSE, Progress, SILENCE_MAX, Summary, TransferError,
+    context_of_receiver,
 };
 use crate::carrier::{Carrier, CarrierError};
 use crate::engine::{self, RunError, reported_to_stop};
@@ -48,6 +50,13 @@ pub struct Receive {
     pub handshake: Duration,
     /// True if it stays after the first transfer.
     pub stays: bool,
+}
+
+impl Receive {
+    /// Returns the memory of one of the transfers that there may be at once, in bytes.
+    fn held_bytes(&self) -> u64 {
+        self.memory_bytes_max / if self.stays { TRANSFERS_MAX as u64 } else { 1 }
+    }
 }
 
 /// What happens at a receiver.
@@ -101,7 +110,8 @@ async fn serve(
     let at = listener.local_addr().map_err(|error| TransferError::from(RunError::from(error)))?;
     on_event(Event::Listening(at));
     let stays = job.stays;
-    let mut door = Door::new(listener, tls, job.handshake);
+    let (context_log, _) = context_of_receiver(job.held_bytes());
+    let mut door = Door::new(listener, tls, job.handshake, context_log);
     let job = Arc::new(job);
     let (notes, mut noted) = mpsc::channel(PIECES_MAX);
     let (stop, stopped) = watch::channel(false);
@@ -169,14 +179,21 @@ struct Door {
     listener: Option<TcpListener>,
     tls: Option<Arc<ServerConfig>>,
     handshake: Duration,
+    /// The longest window of a running context that is accepted.
+    context_log: u8,
     reception: Arc<Reception>,
     clients: JoinSet<(SocketAddr, Result<Carrier, CarrierError>)>,
 }
 
 impl Door {
-    fn new(listener: TcpListener, tls: Option<Arc<ServerConfig>>, handshake: Duration) -> Self {
+    fn new(
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        handshake: Duration,
+        context_log: u8,
+    ) -> Self {
         let (reception, clients) = (Arc::new(Reception::new(HANDSHAKES_MAX)), JoinSet::new());
-        Self { listener: Some(listener), tls, handshake, reception, clients }
+        Self { listener: Some(listener), tls, handshake, context_log, reception, clients }
     }
 
     /// Nobody else is let in.
@@ -220,9 +237,10 @@ impl Door {
             return;
         };
         let (reception, tls) = (Arc::clone(&self.reception), self.tls.clone());
-        let time = self.handshake;
+        let (time, context_log) = (self.handshake, self.context_log);
         self.clients.spawn(async move {
             let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
+            let hello = hello.with_window(context_log);
             (peer, reception.welcome(admitted, tcp, peer, tls, &hello, time).await)
         });
     }
@@ -272,7 +290,8 @@ async fn receive_files(
             return Err(TransferError::NoPlace(why));
         }
     };
-    let held = job.memory_bytes_max / if job.stays { TRANSFERS_MAX as u64 } else { 1 };
+    let (context_log, context_bytes) = context_of_receiver(job.held_bytes());
+    let held = job.held_bytes().saturating_sub(context_bytes);
     let window_log2 = match offer.is_eager {
         true => WINDOW_LOG2_MIN,
         false => window_log2(held),
@@ -286,7 +305,7 @@ async fn receive_files(
         let _ = notes.try_send(Note::Progress(*progress));
     };
     let mut meter = Meter::new(offer.bytes, progress);
-    let received = match receive_stream(carrier, writer, &mut meter).await {
+    let received = match receive_stream(carrier, writer, (context_log, &mut meter)).await {
         Ok(received) => received,
         Err(Failure::Transfer(error)) => return Err(error),
         Err(Failure::Writer) => {
@@ -331,9 +350,11 @@ impl<E: Into<TransferError>> From<E> for Failure {
 async fn receive_stream<F: FnMut(&Progress)>(
     carrier: &mut Carrier,
     writer: &mut Writer,
-    meter: &mut Meter<F>,
+    (window_log, meter): (u8, &mut Meter<F>),
 ) -> Result<Received, Failure> {
-    let mut receiver = Receiver::new(Limits::in_order());
+    let mut limits = Limits::in_order();
+    limits.window_log = window_log;
+    let mut receiver = Receiver::new(limits);
     let mut decompress = Decompressors::new();
     let mut bytes = vec![0; PIECE_BYTES];
     while !receiver.is_finished() {
@@ -342,6 +363,7 @@ async fn receive_stream<F: FnMut(&Progress)>(
                 tokio::select! {
                     biased;
                     Some(have) = writer.answers.recv() => carrier.say(&Message::Have(have)).await?,
+                    _ = writer.pulse.tick() => carrier.say(&Message::Alive).await?,
                     len = carrier.read(&mut bytes) => break len.map_err(|error| cut(&error))?,
                 }
             };
@@ -365,7 +387,17 @@ async fn receive_stream<F: FnMut(&Progress)>(
     writer.progress = Some(meter.at(writer.count.get(), writer.link_bytes));
     let (awaited, _waits) = oneshot::channel();
     writer.write(carrier, Piece::End(awaited)).await?;
-    match writer.outcome().await {
+    let outcome = loop {
+        let Writer { outcome, pulse, .. } = &mut *writer;
+        let Some(waited) = outcome else { break None };
+        tokio::select! {
+            biased;
+            outcome = waited => break outcome.ok(),
+            _ = pulse.tick() => carrier.say(&Message::Alive).await?,
+        }
+    };
+    writer.outcome = None;
+    match outcome {
         Some(Outcome::Complete(received)) => {
             writer.progress = Some(meter.at(writer.count.get(), writer.link_bytes));
             Ok(received)
@@ -418,6 +450,8 @@ struct Writer {
     count: Arc<Count>,
     link_bytes: u64,
     progress: Option<Progress>,
+    /// When the sender is to hear next that somebody is there.
+    pulse: Interval,
 }
 
 impl Writer {
@@ -432,7 +466,10 @@ impl Writer {
         };
         thread::Builder::new().name("dwell-write".to_owned()).spawn(work)?;
         let (outcome, link_bytes) = (Some(outcome), 0);
-        Ok(Self { pieces, answers, outcome, ended: None, name, count, link_bytes, progress: None })
+        let mut pulse = tokio::time::interval_at(tokio::time::Instant::now() + PULSE, PULSE);
+        pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (ended, progress) = (None, None);
+        Ok(Self { pieces, answers, outcome, ended, name, count, link_bytes, progress, pulse })
     }
 
     /// Hands it a piece, and what it answers meanwhile to the sender.
@@ -441,6 +478,7 @@ impl Writer {
             tokio::select! {
                 biased;
                 Some(have) = self.answers.recv() => carrier.say(&Message::Have(have)).await?,
+                _ = self.pulse.tick() => carrier.say(&Message::Alive).await?,
                 permit = self.pieces.reserve() => break permit.map_err(|_| Failure::Writer)?,
             }
         };

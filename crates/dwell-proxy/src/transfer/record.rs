@@ -346,6 +346,22 @@ impl Records {
     }
 }
 
+/// Reads a stream of records in pieces of this length: all records, written again, and all data. None if it is
+/// refused, or ends amid a record. For fuzzing.
+#[doc(hidden)]
+pub fn read_again(bytes: &[u8], piece: usize) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (mut records, mut again, mut data) = (Records::default(), Vec::new(), Vec::new());
+    for mut piece in bytes.chunks(piece.max(1)) {
+        while let Some(item) = records.next(&mut piece).ok()? {
+            match item {
+                Item::Record(record) => record.put(&mut again),
+                Item::Data(bytes) => data.extend_from_slice(bytes),
+            }
+        }
+    }
+    records.is_between().then_some((again, data))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::task::{Context, Poll};
@@ -11,13 +12,18 @@ use std::time::Duration;
 use dwell_stream::{BLOCK_LEN_MAX, Sender};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
+use tokio::time::Sleep;
 
 use super::blocks::Have;
 use super::count::Count;
 use super::repeats::{Finder, WINDOW_LOG2_MIN, window_log2};
 use super::source::{Outlet, Recorder, Sent, Source, Stop};
-use super::{Meter, Offer, PIECES_MAX, Progress, SILENCE_MAX, Summary, TransferError};
+use super::{
+    CONTEXT_LOG_USUAL, CONTEXT_PART, Meter, Offer, PIECES_MAX, Progress, SILENCE_MAX, Summary,
+    TransferError, set_context,
+};
 use crate::carrier::{Carrier, CarrierError};
+use crate::clock;
 use crate::compress::CompressorPool;
 use crate::config::Compression;
 use crate::engine::{self, RunError, reported_to_stop};
@@ -32,6 +38,11 @@ use crate::uplink::Uplink;
 const EAGER_BYTES_MAX: u64 = 1 << 20;
 /// The same in files.
 const EAGER_FILES_MAX: u64 = 256;
+/// Answers that the thread that reads has not taken yet. What it asks for at once has fewer.
+const ANSWERS_MAX: usize = 1024;
+/// A transfer begins as if its link carried this many bytes a second: what is sent before the link's rate is known
+/// is compressed, too, but not for long.
+const RATE_AT_FIRST: f64 = 12.5e6;
 
 /// The settings of a sender.
 pub struct Send {
@@ -78,7 +89,8 @@ async fn send_files(
     let source = job.source;
     let is_short = source.bytes.is_some_and(|bytes| bytes <= EAGER_BYTES_MAX);
     // A third of it is for places.
-    let window_log2 = window_log2(job.memory_bytes_max / 3 * 2);
+    let memory = job.memory_bytes_max;
+    let window_log2 = window_log2((memory - memory / CONTEXT_PART) / 3 * 2);
     let offer = Offer {
         window_log2,
         name: source.name.clone(),
@@ -100,11 +112,14 @@ async fn send_files(
     let finder =
         (window_log2 > 0).then(|| Finder::new(window_log2, offer.bytes.unwrap_or(u64::MAX)));
 
-    let config = job.compressing.sender_config(&carrier.theirs);
-    let sender =
+    let mut config = job.compressing.sender_config(&carrier.theirs);
+    let accepted_log = if offer.is_eager { CONTEXT_LOG_USUAL } else { carrier.theirs.window_log };
+    set_context(&mut config, accepted_log, memory);
+    let mut sender =
         Sender::new(&config).map_err(|error| TransferError::Connection(error.to_string()))?;
+    sender.expect_rate(clock::now(), RATE_AT_FIRST);
     let compress = CompressorPool::new().map_err(RunError::from)?;
-    let (answers, for_reader) = blocking::channel();
+    let (answers, for_reader) = blocking::sync_channel(ANSWERS_MAX);
     let count = Arc::new(Count::default());
     let what = source.what.clone();
     let for_reader = asks.then_some(for_reader);
@@ -120,6 +135,7 @@ async fn send_files(
         compress,
         count,
         meter: Meter::new(offer.bytes, on_progress),
+        patience: Patience::new(),
     };
     let outcome = poll_fn(|cx| sending.poll(cx, &mut carrier)).await;
     let ended = async {
@@ -141,6 +157,7 @@ async fn send_files(
         Err(Failure::Malformed) => {
             return Err(TransferError::Malformed("an answer to what was not asked".to_owned()));
         }
+        Err(Failure::Silent) => return Err(silent()),
         Err(Failure::Carrier(error)) => {
             // Whoever gives up says why, and closes.
             return Err(match ended.await {
@@ -204,12 +221,22 @@ async fn accepted(carrier: &mut Carrier) -> Result<(bool, u8), TransferError> {
     }
 }
 
-/// Waits until the receiver has it all; how many entries it has left out, and kept.
+/// Waits until the receiver has it all, as long as it says that it is there; how many entries it has left out, and
+/// kept.
 async fn done(carrier: &mut Carrier) -> Result<(u64, u64), TransferError> {
-    match carrier.read_message().await? {
-        Message::Done { left_out, kept } => Ok((left_out, kept)),
-        other => Err(unexpected(other)),
+    loop {
+        let heard = tokio::time::timeout(SILENCE_MAX, carrier.read_message()).await;
+        match heard.map_err(|_| silent())?? {
+            Message::Done { left_out, kept } => return Ok((left_out, kept)),
+            Message::Alive => {}
+            other => return Err(unexpected(other)),
+        }
     }
+}
+
+fn silent() -> TransferError {
+    let seconds = SILENCE_MAX.as_secs();
+    TransferError::Connection(format!("the receiver has said nothing for {seconds} s"))
 }
 
 fn unexpected(message: Message) -> TransferError {
@@ -253,7 +280,24 @@ fn read_aside(
 enum Failure {
     Source(io::Error),
     Carrier(io::Error),
+    /// Nothing was heard of the receiver for too long.
+    Silent,
     Malformed,
+}
+
+/// How long nothing was heard of the receiver.
+struct Patience {
+    ends: Pin<Box<Sleep>>,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { ends: Box::pin(tokio::time::sleep(SILENCE_MAX)) }
+    }
+
+    fn heard(&mut self) {
+        self.ends.as_mut().reset(tokio::time::Instant::now() + SILENCE_MAX);
+    }
 }
 
 /// The stream of a transfer.
@@ -263,12 +307,13 @@ struct Sending<F> {
     at: usize,
     sent: Option<Sent>,
     /// Where the receiver's answers go; none if nothing is asked.
-    answers: Option<blocking::Sender<Have>>,
+    answers: Option<blocking::SyncSender<Have>>,
     is_eager: bool,
     up: Uplink,
     compress: CompressorPool,
     count: Arc<Count>,
     meter: Meter<F>,
+    patience: Patience,
 }
 
 impl<F: FnMut(&Progress)> Sending<F> {
@@ -283,11 +328,14 @@ impl<F: FnMut(&Progress)> Sending<F> {
                 return Poll::Ready(Ok(true));
             }
             let heard = received(cx, carrier).map_err(Failure::Carrier)?;
+            if heard {
+                self.patience.heard();
+            }
             if heard && self.is_news(carrier)? {
                 return Poll::Ready(Ok(false));
             }
             if !took && !sent && !heard {
-                return Poll::Pending;
+                return self.patience.ends.as_mut().poll(cx).map(|()| Err(Failure::Silent));
             }
         }
     }
@@ -306,10 +354,14 @@ impl<F: FnMut(&Progress)> Sending<F> {
             match Message::decode(&carrier.rest) {
                 Ok(Some((Message::Have(have), used))) => {
                     let answers = self.answers.as_ref().ok_or(Failure::Malformed)?;
-                    // Whoever reads has ended, which is found out elsewhere.
-                    let _ = answers.send(have);
+                    match answers.try_send(have) {
+                        // Whoever reads has ended, which is found out elsewhere.
+                        Ok(()) | Err(blocking::TrySendError::Disconnected(_)) => {}
+                        Err(blocking::TrySendError::Full(_)) => return Err(Failure::Malformed),
+                    }
                     carrier.rest.drain(..used);
                 }
+                Ok(Some((Message::Alive, used))) => drop(carrier.rest.drain(..used)),
                 Ok(Some(_)) => return Ok(true),
                 Ok(None) => return Ok(false),
                 Err(_) => return Err(Failure::Malformed),
@@ -352,7 +404,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
 fn received(cx: &mut Context<'_>, carrier: &mut Carrier) -> io::Result<bool> {
     let mut bytes = [0; 4096];
     let mut buffer = ReadBuf::new(&mut bytes);
-    match std::pin::Pin::new(&mut *carrier).poll_read(cx, &mut buffer)? {
+    match Pin::new(&mut *carrier).poll_read(cx, &mut buffer)? {
         Poll::Pending => Ok(false),
         Poll::Ready(()) if buffer.filled().is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
         Poll::Ready(()) => {

@@ -63,8 +63,8 @@ pub(crate) struct SendCommand {
     /// Take files for the same if their length and time are the receiver's, without comparing their bytes
     #[arg(long)]
     quick: bool,
-    /// The memory for finding what repeats at a long distance, as `zstd --long` does (for 128 MiB of distance
-    /// 160 MiB); 0 to look for nothing
+    /// The memory for finding what repeats: a quarter for zstd's window of up to 8 MiB, the rest for a long distance, as
+    /// `zstd --long` has it (for 128 MiB of distance 160 MiB); 0 to look for nothing
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory_max: ByteSize,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(crate) struct SendCommand {
     /// [default: hull]
     #[arg(long, value_parser = strategy)]
     strategy: Option<dwell_stream::Strategy>,
-    /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 9, deflate]
+    /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate]
     #[arg(long, value_name = "CODECS", value_delimiter = ',')]
     codec: Vec<CodecSpec>,
     /// The longest time to connect
