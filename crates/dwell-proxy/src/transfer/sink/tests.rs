@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
@@ -129,6 +130,31 @@ fn links_that_lead_outside_are_not_made() {
     let received = written(&to, true, &records).unwrap();
     assert_eq!((received.left_out, received.remarks.len()), (2, 2));
     assert_eq!(fs::read_dir(to.0.join("tree")).unwrap().count(), 1);
+}
+
+#[test]
+fn much_more_than_was_offered_is_stopped() {
+    let expected = (100 + (64 << 20), (1 << 40) + (1 << 38));
+    assert_eq!((with_growth(100, BYTES_MORE), with_growth(1 << 40, BYTES_MORE)), expected);
+    assert_eq!(with_growth(u64::MAX, FILES_MORE), u64::MAX);
+    let records = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        file("tree/a"),
+        hello(),
+        file("tree/b"),
+        hello(),
+    ];
+    for (bytes_max, files_max, fits) in [(10, 2, true), (9, 2, false), (10, 1, false)] {
+        let to = Directory::new("exceeds");
+        let (mut sink, _) = open(&to, true, STRICT);
+        (sink.bytes_max, sink.files_max) = (bytes_max, files_max);
+        let taken = sink.take(&stream(&records), &mut |_| true);
+        assert_eq!(taken.is_ok(), fits, "{bytes_max}, {files_max}");
+        assert!(
+            fits || matches!(taken, Err(SinkError::Refused(why)) if why.contains("than were offered"))
+        );
+    }
 }
 
 #[test]
