@@ -40,10 +40,9 @@ impl Running {
         rate_with: impl Fn(Option<usize>) -> f64,
     ) {
         self.plans = self.plans.wrapping_add(1);
-        if self.at.is_some() {
-            if self.bytes < self.hold_bytes || !self.plans.is_multiple_of(COMPARE_EVERY) {
-                return;
-            }
+        let is_held = self.bytes < self.hold_bytes || !self.plans.is_multiple_of(COMPARE_EVERY);
+        if self.at.is_some() && is_held {
+            return;
         }
         let rates = candidates.map(|at| (at, rate_with(Some(at))));
         let Some((best, rate)) = rates.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
