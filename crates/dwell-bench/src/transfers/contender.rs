@@ -72,13 +72,13 @@ const RUN_MAX: Duration = Duration::from_secs(180);
 const GLANCE: Duration = Duration::from_micros(500);
 
 impl Site {
-    pub(super) fn open(directory: PathBuf) -> anyhow::Result<Self> {
+    pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         let site = Self {
             source: directory.join("from"),
             target: directory.join("to"),
             key: directory.join("key"),
         };
-        fs::create_dir_all(&directory).context("a directory for files can't be made")?;
+        fs::create_dir_all(directory).context("a directory for files can't be made")?;
         if !site.key.exists() {
             let made =
                 Command::new(program::dwell()?).args(["genpsk", "--out"]).arg(&site.key).status();

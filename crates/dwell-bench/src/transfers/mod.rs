@@ -230,7 +230,7 @@ impl Transfers {
         series: &mut Series<Self>,
     ) -> anyhow::Result<()> {
         let bed = Bed::new(lab, rate, delay)?;
-        let site = Site::open(bed.lab.directory().join("transfers"))?;
+        let site = Site::open(&bed.lab.directory().join("transfers"))?;
         for place in places {
             let content = match (&self.file, Kind::named(&place.content)) {
                 (Some(file), _) => Content::copy_of(file, &site.source)?,
