@@ -29,6 +29,8 @@ const FLOWS_PER_TRIAL: usize = 3;
 const TRIALS_MAX: usize = 3;
 /// It must take off at least this share of what the shared one leaves.
 const GAIN_PERCENT: u64 = 3;
+/// The first that has compared waits so long for the others.
+const TRIAL_NS_MAX: u64 = 10 * SECOND_NS;
 /// How long one result holds for the others of the group.
 const HOLDS_NS: u64 = 60 * SECOND_NS;
 /// The time until the next try after one that was in vain: this, and double of it each time.
@@ -91,6 +93,13 @@ struct Own {
     is_kept: bool,
 }
 
+impl Own {
+    /// The shared one did better.
+    fn has_lost(&self) -> bool {
+        self.before.is_smaller_than(self.shrunk)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     flow: u64,
@@ -101,6 +110,8 @@ struct Flow {
     shrunk: Shrunk,
     at: Instant,
     ask_at: Instant,
+    /// After it went back, it asks no sooner than this: double of it each time.
+    retry_ns: u64,
     own: Option<Own>,
 }
 
@@ -108,10 +119,13 @@ struct Flow {
 #[derive(Clone, Debug, Default)]
 struct Trial {
     running: Vec<u64>,
-    done: Vec<u64>,
-    /// What came out of those that are done, and what would have in the shared history.
+    /// Those that have compared, with whether they lost by it.
+    done: Vec<(u64, bool)>,
+    /// What came out of those, and what would have in the shared history.
     own: Shrunk,
     shared: Shrunk,
+    /// The others are not waited for longer.
+    due_at: Instant,
 }
 
 impl Trial {
@@ -123,9 +137,12 @@ impl Trial {
     }
 
     /// A flow has compared.
-    fn end(&mut self, flow: u64, own: &Own) {
+    fn end(&mut self, now: Instant, flow: u64, own: &Own) {
+        if self.done.is_empty() {
+            self.due_at = now + TRIAL_NS_MAX;
+        }
         self.running.retain(|it| *it != flow);
-        self.done.push(flow);
+        self.done.push((flow, own.has_lost()));
         let Own { before, shrunk, .. } = own;
         self.own.add((shrunk.from, shrunk.to));
         let to = u128::from(shrunk.from) * u128::from(before.to) / u128::from(before.from.max(1));
@@ -135,12 +152,15 @@ impl Trial {
     /// A flow is gone, or has no history of its own any more.
     fn forget(&mut self, flow: u64) {
         self.running.retain(|it| *it != flow);
-        self.done.retain(|it| *it != flow);
+        self.done.retain(|(it, _)| *it != flow);
+        if self.running.is_empty() && self.done.is_empty() {
+            *self = Self::default();
+        }
     }
 
-    /// True if all have compared.
-    fn is_over(&self) -> bool {
-        self.running.is_empty() && !self.done.is_empty()
+    /// True if all have compared that are waited for.
+    fn is_over(&self, now: Instant) -> bool {
+        !self.done.is_empty() && (self.running.is_empty() || now >= self.due_at)
     }
 }
 
@@ -174,14 +194,16 @@ impl Group {
     /// Ends a trial. Returns the flows that go back to the shared history.
     fn judge(&mut self, now: Instant) -> Vec<u64> {
         let trial = std::mem::take(&mut self.trial);
-        if trial.own.is_better_than(trial.shared) {
+        let is_better = trial.own.is_better_than(trial.shared);
+        if is_better {
             (self.better_until, self.retry_ns) = (now + HOLDS_NS, RETRY_NS_MIN);
-            return Vec::new();
+        } else {
+            self.better_until = Instant::ZERO;
+            self.retry_at = now + self.retry_ns;
+            self.retry_ns = (2 * self.retry_ns).min(RETRY_NS_MAX);
         }
-        self.better_until = Instant::ZERO;
-        self.retry_at = now + self.retry_ns;
-        self.retry_ns = (2 * self.retry_ns).min(RETRY_NS_MAX);
-        trial.done
+        let back = trial.done.into_iter().filter(|(_, has_lost)| *has_lost || !is_better);
+        back.map(|(flow, _)| flow).collect()
     }
 }
 
@@ -260,7 +282,8 @@ impl FlowHistories {
         };
         let at = same.unwrap_or_else(oldest);
         let shrunk = Shrunk::default();
-        let new = Flow { flow, shared, bytes: 0, shrunk, at: now, ask_at: now, own: None };
+        let (ask_at, retry_ns) = (now, RETRY_NS_MIN);
+        let new = Flow { flow, shared, bytes: 0, shrunk, at: now, ask_at, retry_ns, own: None };
         let place = &mut set[at];
         let goes_on = same.is_some() && place.is_some_and(|it| now.since_ns(it.at) < PAUSE_NS);
         if !goes_on && let Some(gone) = place.replace(new) {
@@ -274,6 +297,7 @@ impl FlowHistories {
     /// True if the flow has a history of its own from now on.
     fn moves(&mut self, now: Instant, shared: u64, flow: u64) -> bool {
         self.forget_idle(now);
+        self.judge_trials(now);
         let own_max = self.own_max.min(MEMORY_BYTES_MAX / self.memory_bytes.max(1));
         let beside = self.sets.iter().flatten().flatten().filter(|it| {
             let is_long = it.bytes >= LONG_BYTES && it.own.is_none();
@@ -397,16 +421,21 @@ impl FlowHistories {
         let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) else { return };
         if !group.trial.running.contains(&flow) {
             // It followed others. What is not so for it alone may be so for them.
-            if own.before.is_smaller_than(own.shrunk) {
+            if own.has_lost() {
                 self.go_back(now, flow);
             }
             return;
         }
-        group.trial.end(flow, &own);
-        if group.trial.is_over() {
-            for flow in group.judge(now) {
-                self.go_back(now, flow);
-            }
+        group.trial.end(now, flow, &own);
+        self.judge_trials(now);
+    }
+
+    /// Ends the trials that are over, perhaps because a flow is gone that was waited for.
+    fn judge_trials(&mut self, now: Instant) {
+        let over = self.groups.iter_mut().filter(|group| group.trial.is_over(now));
+        let back: Vec<u64> = over.flat_map(|group| group.judge(now)).collect();
+        for flow in back {
+            self.go_back(now, flow);
         }
     }
 
@@ -415,7 +444,8 @@ impl FlowHistories {
         self.own.retain(|(_, it)| *it != flow);
         let set = &mut self.sets[flow as usize % SETS];
         for it in set.iter_mut().flatten().filter(|it| it.flow == flow) {
-            (it.own, it.ask_at) = (None, now + RETRY_NS_MIN);
+            (it.own, it.ask_at) = (None, now + it.retry_ns);
+            it.retry_ns = (2 * it.retry_ns).min(RETRY_NS_MAX);
         }
     }
 }
@@ -514,6 +544,28 @@ mod tests {
             assert_eq!(trying, 3, "with {unlucky}");
             // One alone has nobody beside it; the unlucky one may have gone back.
             assert!(histories.own() >= 8, "with {unlucky}: {}", histories.own());
+        }
+    }
+
+    #[test]
+    fn who_ends_or_lags_in_a_trial_does_not_hold_up_the_others() {
+        let gains = |is_own| if is_own { 30 } else { 40 };
+        let flows = [1, 2, 3, 4, 5, 6];
+        for lags in [false, true] {
+            let mut histories = FlowHistories::new(16);
+            let trying = run(&mut histories, (0, 400), &flows, gains);
+            assert_eq!(trying.len(), 2, "{trying:?}");
+            // The second one sends nothing more, or next to nothing.
+            let rest: Vec<u64> = flows.into_iter().filter(|it| *it != trying[1]).collect();
+            let mut own = Vec::new();
+            for second in 0..16 {
+                let from_ms = 400 + 1_000 * second;
+                own = run(&mut histories, (from_ms, 999), &rest, gains);
+                if lags {
+                    run(&mut histories, (from_ms + 999, 1), &[trying[1]], gains);
+                }
+            }
+            assert!(own.len() >= 4, "{own:?}");
         }
     }
 

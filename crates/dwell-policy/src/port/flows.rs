@@ -2,11 +2,11 @@
 //!
 //! Packets wait in a queue for each flow ([`lanes`], RFC 8290): flows that send little go first, and
 //! a flow whose packets keep waiting for too long is slowed down ([`codel`], RFC 8289). What was chosen
-//! to be sent is in order behind them, and is never more than the batch under way and the one
-//! before it: as little as keeps the link busy, since what is there neither makes way for others nor
-//! grows any more.
+//! to be sent is in order behind them, and is as little as keeps the link busy, the batch under way and what the link
+//! sends meanwhile: what is there neither makes way for others nor grows any more.
 //!
-//! * A batch is chosen when what was compressed before is less than a frame ([`Select::Slack`]): as
+//! * A batch is chosen when what was compressed before is less than a frame, or than the link sends while
+//!   a batch is compressed ([`Select::Slack`]): as
 //!   much of one group as the link sends in a given time, if it arrives sooner for being compressed
 //!   by Eq. (2) of Shimamura et al.; if it does only in smaller batches, a smaller one.
 //! * All else goes raw, and is chosen only when the link has room for it: what is not to be
@@ -52,8 +52,8 @@ use unit::{Entry, Shrunk, Unit, unit_bytes};
 /// A packet of less than this, alone, is not worth a batch.
 const ALONE_BYTES_MIN: u64 = 256;
 
-/// A batch that came out of the compressor so much later than expected, or more: others may be as late.
-const LATE_NS_MAX: u64 = 2 * MILLI_NS;
+/// No batch is begun for being late by more than this: what delays it so long does not do so always.
+const LATE_NS_MAX: u64 = MILLI_NS;
 
 /// How large batches become.
 #[derive(Clone, Copy, Debug, Default)]
@@ -163,7 +163,7 @@ impl Flows {
         };
         // Who has packets waiting need not be looked for among what is being sent, nor among those that had.
         let is_known = !self.lanes.has(packet.flow)
-            && (self.has_chosen(packet.flow) || self.bulk.has(now, packet.flow));
+            && (self.bulk.has(now, packet.flow, packet.bytes) || self.has_chosen(packet.flow));
         let entry = Entry {
             id: packet.id,
             bytes: packet.bytes,
@@ -241,7 +241,7 @@ impl Flows {
     /// A batch is about to come out of the compressor.
     pub(super) fn done(&mut self, now: Instant) {
         let late_ns = now.since_ns(self.done_at.before_ns(self.late_ns));
-        self.late_ns = late_ns.max(self.late_ns - self.late_ns / 8).min(LATE_NS_MAX);
+        self.late_ns = late_ns.max(self.late_ns - self.late_ns / 4).min(LATE_NS_MAX);
     }
 
     /// The batch came out of the compressor.
@@ -285,6 +285,7 @@ impl Flows {
                 return Some(action);
             }
             if self.is_held(common, now) {
+                self.begin_at = None; // nor is a batch begun until then
                 return None;
             }
             // The link first: what it takes now waits no more.

@@ -236,10 +236,8 @@ impl Workers {
 
     /// Hands a job over. Gives it back if there is no thread for it.
     pub(super) fn submit(&mut self, job: Job) -> Option<Job> {
-        let all_are_busy = {
-            let state = self.shared.lock();
-            state.queue.len() >= state.idle.len()
-        };
+        // Who was woken for another job is not among those that are idle.
+        let all_are_busy = self.shared.lock().idle.is_empty();
         if all_are_busy && self.threads.len() < self.threads_max {
             let started = self.start_one();
             if let (Err(error), false) = (started, self.has_failed) {
