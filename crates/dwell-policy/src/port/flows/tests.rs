@@ -253,6 +253,33 @@ fn a_flow_of_which_packets_are_being_sent_does_not_become_new_again() {
 }
 
 #[test]
+fn a_transfer_whose_queue_is_empty_for_a_moment_does_not_become_new() {
+    for (bytes, later_ms, goes_first) in [(1_400, 1, false), (100, 1, true), (1_400, 300, true)] {
+        let mut port = port(1_000);
+        for id in 0..4 {
+            arrive(&mut port, at(0), packet(id, 1, 1_400));
+        }
+        ready(&mut port, at(0));
+        while let Some(wanted) = ask(&mut port, at(0)) {
+            if wanted == Wanted::CompressBatch {
+                done(&mut port, 1_000);
+            }
+        }
+        assert_eq!(port.accounts().held.packets, 0);
+        port.handle(at(later_ms), Event::LinkBusy);
+        for id in 10..20 {
+            arrive(&mut port, at(later_ms), packet(id, 2, 1_400));
+        }
+        assert_eq!(ask(&mut port, at(later_ms)), Some(Wanted::CompressBatch));
+        arrive(&mut port, at(later_ms), packet(99, 1, bytes));
+        done(&mut port, 1_000);
+        ready(&mut port, at(later_ms));
+        assert_eq!(ask(&mut port, at(later_ms)), Some(Wanted::Send));
+        assert_eq!(frame(&port)[0] == 99, goes_first, "{bytes} bytes after {later_ms} ms");
+    }
+}
+
+#[test]
 fn many_small_flows_are_compressed_together_once_they_wait() {
     let mut port = port(1_000);
     for id in 0..200 {
