@@ -3,11 +3,16 @@
 import csv
 import importlib.util
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 
 import pyarrow.parquet as pq
 import pytest
+
+from conftest import wait_until
 
 SHORT = ["--quick", "--set", "run.measure=100ms", "--set", "run.warm_up=50ms"]
 
@@ -84,6 +89,80 @@ def test_what_is_measured_is_held_against_the_papers_claims(root, tmp_path, monk
     slow = [run(name, 90 if name.startswith("mix") else mbps) for name, mbps in fast.items()]
     slow.append(run("mix-2out/deflate", 90))
     assert [holds for _, _, holds in pu.claims(pu.table(slow))] == [False, False, False]
+
+
+@pytest.fixture
+def dwell_on():
+    """Runs the program with this interpreter's package."""
+    path = os.environ.get("DWELL") or shutil.which("dwell")
+    if not path:
+        pytest.skip("DWELL names no program")
+
+    def run(*words, code=0, python=sys.executable):
+        environment = {**os.environ, "DWELL_PYTHON": str(python)}
+        done = subprocess.run([path, *map(str, words)], capture_output=True, env=environment)
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    return run
+
+
+def test_the_program_hands_sweeps_over(dwell_on, program, tmp_path):
+    words = ["sim", "run", "shimamura/fig-8", *SHORT]
+    plain = program(*words, "--json", "--out", tmp_path / "plain")
+    handed = dwell_on("-v", *words, "--json", "--on", "local", "--out", tmp_path / "handed")
+    assert handed == plain
+    files = sorted(it.relative_to(tmp_path / "plain") for it in (tmp_path / "plain").rglob("*"))
+    assert files == sorted(it.relative_to(tmp_path / "handed") for it in (tmp_path / "handed").rglob("*"))
+    for name in ("results.jsonl", "results.csv", "figures/shimamura-fig-8-a.svg"):
+        assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "handed" / name).read_bytes()
+    # Claims are beside the means in both.
+    assert dwell_on(*words, "--on", "local") == program(*words)
+    assert dwell_on(*words, "--store", tmp_path / "s") == program(*words)
+
+
+def test_the_program_hands_archives_over(dwell_on, program, root, tmp_path):
+    data = root / "data/captures"
+    words = ["trace", "analyze", "--no-time", "--no-bound", "--codec", "lz4", "--inside", "10.0.0.0/8", "--rate", "5mbit"]
+    # Files between options, as they may be.
+    handed = dwell_on(*words[:3], data / "quic.pcap", *words[3:], "--json", "--on", "local")
+    assert handed == program(*words, "--json", data / "quic.pcap")
+    some = ["trace", "analyze", "--no-codecs", data / "quic.pcap", "--json"]
+    assert dwell_on(*some, "--on", "local") == program(*some)
+
+
+def test_the_program_says_what_is_missing(dwell_on, tmp_path):
+    words = ["sim", "run", "shimamura/fig-8", "--on", "local"]
+    python = tmp_path / "python"
+    # Without its packages.
+    python.write_text(f'#!/bin/sh\nexec "{os.path.realpath(sys.executable)}" -S -E "$@"\n')
+    python.chmod(0o755)
+    assert b"./x python --release" in dwell_on(*words, code=1, python=python)
+    older = tmp_path / "older.py"
+    older.write_text("import sys; from dwell.__main__ import handed_over; sys.exit(handed_over('0', []))")
+    done = subprocess.run([sys.executable, older], capture_output=True, text=True)
+    assert done.returncode == 1 and "of one version" in done.stderr
+    assert b"nothing.toml" in dwell_on("sim", "run", "nothing.toml", "--on", "local", code=1)
+
+
+def test_an_interrupt_ends_all_of_it(dwell_on, tmp_path):
+    path = os.environ.get("DWELL") or shutil.which("dwell")
+    store = tmp_path / "store"
+    words = ["sim", "run", "shimamura/fig-8", "--on", "local", "--jobs", "2", "--store", store]
+    running = subprocess.Popen(
+        [path, *map(str, words)],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "DWELL_PYTHON": sys.executable},
+        start_new_session=True,
+    )
+    # Ctrl-C, when some work is done and much is left.
+    wait_until(lambda: store.exists() and any(store.rglob("*.parquet")))
+    os.killpg(running.pid, signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130 and b"interrupted" in said, said
+    with pytest.raises(ProcessLookupError):
+        os.killpg(running.pid, 0)
+    assert not list(store.rglob(".part-*"))
 
 
 def test_a_precision_takes_as_many_runs_as_it_needs(tmp_path):

@@ -8,6 +8,7 @@ import os
 import pathlib
 import pickle
 import signal
+import subprocess
 import sys
 import time
 from concurrent import futures
@@ -321,6 +322,24 @@ def test_shards_of_an_archive_add_up(archive, tmp_path):
     assert sum(part.packets for part in together) == whole.packets
     assert [part.left_out for part in apart] == [[], [], []]
     assert sum(part.packets for part in apart) == whole.packets + twin.packets
+
+
+def test_a_made_archive_is_the_sum_of_its_captures_too(root, tmp_path):
+    pytest.importorskip("numpy")
+    directory = tmp_path / "made"
+    words = [root / "bindings/python/benchmarks/archive.py", "make", directory, "--size", "8e6", "--files", "16"]
+    subprocess.run([sys.executable, *map(str, words), "--broken", "8"], check=True)
+    options = {"measure_time": False, "codecs": ["lz4"], "blocks": None, "contexts": None, "bound": False}
+    whole = trace.analyze(directory, sides="each", jobs=1, **options)
+    shared = trace.analyze(directory, on="local", jobs=2, store=tmp_path / "store", **options)
+    assert shared.to_json() == whole.to_json()
+    assert shared.unreadable == whole.unreadable and shared.left_out == []
+    # Empty ones and those that begin with something else can't be read; others are up to the damage.
+    files = shared.files().to_arrow()
+    broken = len(files) - files["trouble"].null_count
+    assert len(shared.unreadable) + broken == 8 and 0 < broken < 8
+    assert shared.packets == sum(files["ip_packets"].to_pylist()) > 10_000
+    assert shared.verdict["answer"] == "unknown"
 
 
 # --- Real engines ---

@@ -90,4 +90,15 @@ pub struct Settings {
     pub context_codec: Option<CodecSpec>,
     /// The rates of the links that packets would wait for.
     pub rates: Vec<Rate>,
+    /// True if the least that relays could make of the bytes is not asked for, which takes many times as long as all
+    /// else; there is no verdict then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_without_bound: bool,
+}
+
+impl Settings {
+    /// Returns true if the least that relays could make of the bytes is asked for.
+    fn has_bound(&self) -> bool {
+        !self.codecs.is_empty() && !self.is_without_bound
+    }
 }

@@ -199,3 +199,49 @@ fn a_scenario_can_be_shown_and_run_from_a_file() {
     let run: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert!(run["metrics"]["r1.compressions"].as_f64().unwrap() > 0.0, "{run}");
 }
+
+/// A stand-in for Python that prints what it is given.
+fn interpreter(directory: &Directory, script: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let path = directory.0.join("python");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn engines_get_the_whole_command_line_and_give_the_exit_code() {
+    let directory = Directory::new("engine");
+    let python = interpreter(&directory, "#!/bin/sh\nshift 2\nprintf '%s\\n' \"$@\"\nexit 7\n");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+        command.args(words).current_dir(&directory.0).env("DWELL_PYTHON", &python).output().unwrap()
+    };
+    let words =
+        ["sim", "run", "x.toml", "--set", "a.b=[1,2]", "--on", "slurm", "--store", "s3://b/c"];
+    let done = run(&[&["-v"][..], &words, &["--verbose"]].concat());
+    assert_eq!(done.status.code(), Some(7), "{}", reported(&done));
+    let given = String::from_utf8_lossy(&done.stdout).into_owned();
+    let given: Vec<&str> = given.lines().collect();
+    assert!(given[0].starts_with(concat!(env!("CARGO_PKG_VERSION"), "+")), "{given:?}");
+    assert_eq!(given[1..], words);
+    let words = ["trace", "analyze", "-", "a.pcap", "--on", "dask"];
+    let done = run(&words);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(reported(&done).contains("can't be read by other processes"), "{}", reported(&done));
+    // What only the package can do, and what nobody can.
+    assert!(reported(&run(&["sim", "run", "x.toml", "--out", "x.parquet"])).contains("--on local"));
+    assert_eq!(run(&["sim", "run", "x.toml", "--on", "clouds"]).status.code(), Some(2));
+    assert_eq!(run(&["sim", "run", "x.toml", "--shard", "1/2"]).status.code(), Some(2));
+}
+
+#[test]
+fn engines_without_python_name_the_remedy() {
+    let directory = Directory::new("no-engine");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+    command.args(["sim", "run", "x.toml", "--on", "local"]).current_dir(&directory.0);
+    let done = command.env("DWELL_PYTHON", "/nowhere/python").output().unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    assert!(reported(&done).contains("DWELL_PYTHON"), "{}", reported(&done));
+}

@@ -3,6 +3,8 @@
     python -m dwell sim run shimamura/fig-8 --on ray --store s3://bucket/campaign --out runs.parquet
     python -m dwell sim run mine.toml --shard 3/16 --store /shared/campaign
     python -m dwell trace analyze '/archive/*.pcap' --on slurm --store /shared/archive --out whole.json
+
+``dwell sim run --on …`` and ``dwell trace analyze --on …`` of the program come here.
 """
 
 from __future__ import annotations
@@ -99,6 +101,7 @@ def of_trace_analyze() -> argparse.ArgumentParser:
     analyze.add_argument("--no-blocks", action="store_true", help="make no blocks")
     analyze.add_argument("--context-codec", default="zstd:1", metavar="CODEC", help="of history (zstd:1)")
     analyze.add_argument("--no-contexts", action="store_true", help="measure no history")
+    analyze.add_argument("--no-bound", action="store_true", help="leave out the most that could be saved")
     analyze.add_argument("--no-codecs", action="store_true", help="compress nothing: only count")
     analyze.add_argument("--over", default="packet", choices=["packet", "payload"])
     analyze.add_argument("--rate", action="append", metavar="RATE", help="links to compute waiting times for")
@@ -180,6 +183,7 @@ def analyze_captures(arguments: argparse.Namespace) -> int:
         contexts=None if counts_only or arguments.no_contexts else arguments.context_codec,
         over=arguments.over,
         rates=arguments.rate or trace.RATES,
+        bound=not arguments.no_bound,
         sides=arguments.inside,
         measure_time=not arguments.no_time,
         jobs=arguments.jobs,

@@ -127,6 +127,7 @@ def trace_settings(
     contexts: Optional[str],
     over: str,
     rates: Sequence[str],
+    bound: bool,
 ) -> str: ...
 def analyze(
     places: Sequence[_Place],

@@ -137,6 +137,7 @@ def analyze(
     contexts: Optional[str] = "zstd:1",
     over: str = "packet",
     rates: Sequence[str] = RATES,
+    bound: bool = True,
     sides: Optional[Sides] = None,
     measure_time: bool = True,
     jobs: Optional[int] = None,
@@ -153,6 +154,8 @@ def analyze(
     :param contexts: the codec to measure history with.
     :param over: what is compressed: ``"packet"`` or ``"payload"``.
     :param rates: links to compute waiting times for.
+    :param bound: whether to find the most that could be saved, which takes longer than all else together, and the
+        verdict follows from.
     :param sides: what tells the direction of packets: ``"together"``, all captures, as the program does (the
         default here); ``"each"`` capture by itself (the default with an engine, a store or shards: each capture is a
         task); ``"one-way"``; or a list of the prefixes on one side.
@@ -165,7 +168,7 @@ def analyze(
         directory, a URL of fsspec, or a :class:`dwell.store.Store`.
     :param shard: (i, n): only the captures of the i-th of n shards, from 1, where there is no engine.
     """
-    settings = settings_of(codecs, blocks, contexts, over, rates)
+    settings = settings_of(codecs, blocks, contexts, over, rates, bound)
     places = find(paths, storage_options)
     if not (on is None and store is None and shard is None):
         return _on_engine(places, settings, sides, measure_time, jobs, on, store, shard)
@@ -471,6 +474,7 @@ def settings_of(
     contexts: Optional[str],
     over: str,
     rates: Sequence[str],
+    bound: bool = True,
 ) -> str:
     """Returns the settings of an analysis as JSON; equal settings give equal text."""
     return _dwell.trace_settings(
@@ -479,6 +483,7 @@ def settings_of(
         contexts=contexts,
         over=over,
         rates=list(rates),
+        bound=bound,
     )
 
 

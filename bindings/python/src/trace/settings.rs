@@ -10,7 +10,7 @@ use crate::error::failed;
 
 /// Returns the settings of an analysis as JSON. Without codecs, they are the program's.
 #[pyfunction]
-#[pyo3(signature = (*, codecs, blocks, contexts, over, rates))]
+#[pyo3(signature = (*, codecs, blocks, contexts, over, rates, bound))]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes the lists")]
 pub(super) fn trace_settings(
     codecs: Option<Vec<String>>,
@@ -18,6 +18,7 @@ pub(super) fn trace_settings(
     contexts: Option<String>,
     over: &str,
     rates: Vec<String>,
+    bound: bool,
 ) -> PyResult<String> {
     let codecs = match codecs {
         None => default_codecs(),
@@ -32,6 +33,7 @@ pub(super) fn trace_settings(
             .iter()
             .map(|rate| rate.parse::<Rate>().map_err(wrong))
             .collect::<PyResult<_>>()?,
+        is_without_bound: !bound,
     };
     serde_json::to_string(&settings).map_err(failed)
 }

@@ -55,7 +55,7 @@ impl<C: Clock> Analyzer<C> {
             over: settings.over,
             codecs,
             blocks,
-            bound: (!settings.codecs.is_empty()).then(Bound::new),
+            bound: settings.has_bound().then(Bound::new),
             out: vec![0; 2 * SRC_LEN_MAX],
             analysis: Analysis::new(settings.clone()),
             results: Vec::new(),

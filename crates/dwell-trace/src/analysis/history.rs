@@ -106,7 +106,7 @@ impl<C: Clock> HistoryAnalyzer<C> {
             kinds.map(move |&(history, bytes_max)| Line::new(codec, history, bytes_max))
         });
         let lines = lines.collect::<Result<_, _>>()?;
-        let running = (!settings.codecs.is_empty()).then(Running::new).transpose()?;
+        let running = settings.has_bound().then(Running::new).transpose()?;
         Ok(Self { clock, lines, running, analysis: Analysis::new(settings.clone()) })
     }
 

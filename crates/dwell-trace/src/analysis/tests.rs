@@ -22,6 +22,7 @@ pub(crate) fn settings() -> Settings {
         block_codec: Some("lz4".parse().unwrap()),
         context_codec: Some("zstd:1".parse().unwrap()),
         rates: vec![Rate::from_mbps(1)],
+        is_without_bound: false,
     }
 }
 
@@ -175,6 +176,23 @@ fn the_bound_knows_what_came_long_before() {
     let parts: Vec<_> = packets.chunks(2_000).map(pcap).collect();
     let apart = saving(&parts);
     assert!(apart < 0.2, "{apart}: each has it once");
+}
+
+#[test]
+fn without_the_bound_all_else_is_the_same() {
+    let captures = [capture(200)];
+    let with = without_times(analyse(&captures, &settings(), 1));
+    let without = Settings { is_without_bound: true, ..settings() };
+    let mut without = without_times(analyse(&captures, &without, 1));
+    assert!(with.directions.sums[0].saving_max().is_some());
+    assert_eq!(without.directions.sums[0].saving_max(), None);
+    let said = crate::verdict::judge_traffic(&without).headline;
+    assert!(said.contains("was not asked for"), "{said}");
+    without.settings.is_without_bound = false;
+    for (ours, theirs) in without.directions.sums.iter_mut().zip(&with.directions.sums) {
+        (ours.link_bytes, ours.least_bytes) = (theirs.link_bytes, theirs.least_bytes);
+    }
+    assert_eq!(without, with);
 }
 
 #[test]

@@ -33,6 +33,9 @@ pub fn judge_traffic(analysis: &Analysis) -> TrafficVerdict {
     let missing = missing_share(analysis);
     let sessions = sums.composition.session_share();
     let (answer, headline) = match saving_max {
+        None if analysis.settings.is_without_bound => {
+            (Answer::Unknown, "The most that could be saved was not asked for.".to_owned())
+        }
         None => (
             Answer::Unknown,
             "Nothing was compressed, so that nothing is known of what could be saved.".to_owned(),

@@ -6,6 +6,7 @@
 mod check;
 mod demo;
 mod doctor;
+mod engine;
 mod genkey;
 mod genpsk;
 mod init;

@@ -81,6 +81,6 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 /// The version of the code that results depend on: that of the program and a hash of the simulator's
 /// sources, so that a build with other code never takes old results for its own.
-pub(super) fn code_version() -> String {
+pub(in crate::commands) fn code_version() -> String {
     format!("{}+{}", env!("CARGO_PKG_VERSION"), dwell_sim::CODE)
 }

@@ -19,6 +19,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+pub(super) use input::code_version;
+
 const AFTER_HELP: &str = "\
 Examples:
   dwell sim list                                   the scenarios that dwell carries with it

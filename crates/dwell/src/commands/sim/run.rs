@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::bail;
 use dwell_sim::results::{self, Evaluation, Store, Task, line};
 use dwell_sim::scenario::{Options, Scenario, Setting, Value};
 
@@ -10,6 +11,7 @@ use super::directory::{Journal, RESULTS};
 use super::precision::{Precision, Reached};
 use super::runner::{self, Ended, jobs_default};
 use super::{input, output};
+use crate::commands::engine::Engine;
 use crate::commands::whole_file::replace;
 use dwell_cli::terminal;
 
@@ -22,6 +24,8 @@ Examples:
   dwell sim run mine.toml --out mine.jsonl                   only the runs; `.csv` works too
   dwell sim run mine.toml --json | jq .metrics               each run as a line of JSON
   dwell sim run worked/lte --precision call.delay_p99_s=0.05    as many runs as that takes
+  dwell sim run mine.toml --on slurm --store /shared/mine    on a cluster; what the store has is not done again
+  dwell sim run mine.toml --on ray --out mine.parquet        a table for pandas, polars and DuckDB
 
 A run that the directory (or the file of JSON lines) has already is not run again. To go on after an
 interruption, give the same command again.
@@ -51,7 +55,7 @@ pub(super) struct Run {
     /// Number of runs of each point
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     replications: Option<u32>,
-    /// Keep the results here: a directory, or a file that ends in .jsonl or .csv
+    /// Keep the results here: a directory, or a file that ends in .jsonl or .csv (with an engine .parquet, too)
     #[arg(long, value_name = "DIR|FILE")]
     out: Option<PathBuf>,
     /// Print each run as a line of JSON
@@ -66,10 +70,20 @@ pub(super) struct Run {
     /// The most runs of each point that --precision may ask for
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     most: u32,
+    #[command(flatten)]
+    engine: Engine,
 }
 
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.engine.is_wanted() {
+            match Engine::hand_over()? {}
+        }
+        if self.ends_in("parquet").is_some() {
+            bail!(
+                "Parquet is written by Python's package: add --on local (docs/python.md), or name a .csv"
+            );
+        }
         let mut scenario = input::scenario(&self.scenario, &self.options(self.replications))?;
         let code = input::code_version();
         let (mut journal, mut store) = match self.journal_path() {

@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use dwell_base::Rate;
 use dwell_codec::{CodecId, CodecSpec, ParseSpecError};
 use dwell_trace::{Over, Settings, Sides};
 use ipnet::IpNet;
 
+use super::input::STDIN;
 use super::output::Output;
 use super::runner;
 use super::survey::Survey;
+use crate::commands::engine::Engine;
 use crate::commands::interrupt::{INTERRUPTED, stop_flag};
 
 const AFTER_HELP: &str = "\
@@ -22,6 +25,7 @@ Examples:
   dwell trace analyze office.pcap --exceptions office.toml   what a relay should leave alone
   dwell trace analyze /srv/captures                          all captures in a directory
   ssh gateway tcpdump -w - | dwell trace analyze -           from standard input
+  dwell trace analyze /archive --on dask --store /shared/sums   a task for each capture; what the store has stays
 
 pcap and pcapng are read, plain or compressed with gzip, zstd, bzip2 or xz.
 
@@ -54,8 +58,11 @@ pub(super) struct Analyze {
     /// Measure no history: what packets become that refer to earlier ones
     #[arg(long)]
     no_contexts: bool,
+    /// Leave out the most that could be saved, and with it the verdict: it takes longer than all else together
+    #[arg(long)]
+    no_bound: bool,
     /// Compress nothing: only count
-    #[arg(long, conflicts_with_all = ["codec", "exceptions", "inside"])]
+    #[arg(long, conflicts_with_all = ["codec", "exceptions", "inside", "no_bound"])]
     no_codecs: bool,
     /// Part of a packet that is compressed: all of it, or what is behind its headers
     #[arg(long, value_name = "packet|payload", default_value_t = Over::Packet)]
@@ -69,12 +76,25 @@ pub(super) struct Analyze {
     /// Number of threads that compress; without it, one for each core
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// Measure no times of codecs: all are 0, and equal captures give equal bytes
+    #[arg(long)]
+    no_time: bool,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    engine: Engine,
 }
 
 impl Analyze {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.engine.is_wanted() {
+            if self.files.iter().any(|file| file.as_os_str() == STDIN) {
+                bail!(
+                    "\"-\" can't be read by other processes: name files, or leave out --on and --store"
+                );
+            }
+            match Engine::hand_over()? {}
+        }
         let settings = self.settings();
         let jobs = self.jobs.map_or_else(
             || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -89,7 +109,7 @@ impl Analyze {
                 Survey::of(&self.files, inside, &stop)?
             }
         };
-        let done = runner::run(survey, &settings, jobs, &stop)?;
+        let done = runner::run(survey, &settings, jobs, !self.no_time, &stop)?;
         if done.analysis.files.is_empty() && done.failed > 0 {
             return Ok(ExitCode::FAILURE);
         }
@@ -110,7 +130,8 @@ impl Analyze {
         let block_codec = (!self.no_codecs && !self.no_blocks).then_some(self.block_codec);
         let context_codec = (!self.no_codecs && !self.no_contexts).then_some(self.context_codec);
         let rates = self.rate.clone();
-        Settings { over: self.over, codecs, block_codec, context_codec, rates }
+        let is_without_bound = self.no_bound;
+        Settings { over: self.over, codecs, block_codec, context_codec, rates, is_without_bound }
     }
 }
 

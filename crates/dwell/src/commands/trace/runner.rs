@@ -31,11 +31,13 @@ const WAITING_PER_JOB: usize = 2;
 /// With more threads, no more batches wait: one reader fills them one after the other.
 const JOBS_WAITED_FOR_MAX: usize = 8;
 
-/// Analyses captures, with a number of threads that compress.
+/// Analyses captures, with a number of threads that compress; the times that codecs take are 0 if they are not to
+/// be measured.
 pub(super) fn run(
     survey: Survey,
     settings: &Settings,
     jobs: usize,
+    measures_time: bool,
     stop: &AtomicBool,
 ) -> anyhow::Result<Done> {
     let read_bytes = Arc::new(AtomicU64::new(0));
@@ -58,10 +60,10 @@ pub(super) fn run(
         }
         return Ok(reader.finish(Vec::new()));
     }
-    let analyzers = (0..jobs)
-        .map(|_| Analyzer::new(settings, Monotonic(Instant::now())))
-        .collect::<Result<Vec<_>, _>>()?;
-    let history = HistoryAnalyzer::new(settings, Monotonic(Instant::now()))?;
+    let clock = || Monotonic(measures_time.then(Instant::now));
+    let analyzers =
+        (0..jobs).map(|_| Analyzer::new(settings, clock())).collect::<Result<Vec<_>, _>>()?;
+    let history = HistoryAnalyzer::new(settings, clock())?;
     thread::scope(|scope| {
         let (read, to_remember) = sync_channel(WAITING_PER_JOB);
         let (full, to_compress) = sync_channel(jobs.min(JOBS_WAITED_FOR_MAX) * WAITING_PER_JOB);
@@ -211,12 +213,12 @@ impl Reader<'_> {
     }
 }
 
-/// The machine's clock.
-struct Monotonic(Instant);
+/// The machine's clock, or none: then all times are 0.
+struct Monotonic(Option<Instant>);
 
 impl Clock for Monotonic {
     fn now_ns(&mut self) -> u64 {
-        duration_ns(self.0.elapsed())
+        self.0.map_or(0, |start| duration_ns(start.elapsed()))
     }
 }
 
