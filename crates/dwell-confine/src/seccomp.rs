@@ -132,6 +132,12 @@ fn install(program: &BpfProgram, logged: Logged) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+// The crate libc does not name it for musl on this processor.
+#[cfg(all(target_arch = "aarch64", target_env = "musl"))]
+const KEXEC_FILE_LOAD: c_long = 294;
+#[cfg(not(all(target_arch = "aarch64", target_env = "musl")))]
+const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
+
 /// What no part of the program and of its libraries ever calls, and whoever got hold of it would.
 const DEADLY: [c_long; 28] = [
     libc::SYS_execve,
@@ -154,7 +160,7 @@ const DEADLY: [c_long; 28] = [
     libc::SYS_delete_module,
     libc::SYS_bpf,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,
@@ -186,6 +192,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_getpid,
     libc::SYS_getppid,
     libc::SYS_tgkill,
+    libc::SYS_tkill,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
     libc::SYS_getpriority,

@@ -105,9 +105,13 @@ impl SignalSet {
 /// real-time priority, or else as an ordinary thread with a short time slice, which the scheduler
 /// (Linux 6.12 and later) runs sooner after it wakes.
 pub(crate) fn prefer_this_thread() {
-    let parameter = libc::sched_param { sched_priority: 1 };
+    // The kernel's structure of parameters is this one number; musl has no function that asks it.
+    let priority: libc::c_int = 1;
     // SAFETY: the pointer is valid for the call; 0 is the calling thread.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } == 0 {
+    let done = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority)
+    };
+    if done == 0 {
         return;
     }
     const SLICE_NS: u64 = 100_000;

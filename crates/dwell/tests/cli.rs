@@ -87,6 +87,7 @@ fn every_command_explains_itself() {
         "sim report",
         "sim trace",
         "man",
+        "completions",
     ] {
         let words: Vec<&str> = command.split(' ').collect();
         assert!(out(&help).contains(words[0]), "{command}");
@@ -108,6 +109,7 @@ fn a_wrong_command_line_is_2() {
         &["status", "a", "--socket", "b"],
         &["status", "--watch=soon"],
         &["man"],
+        &["completions", "tcsh"],
         &["sim"],
         &["sim", "run"],
         &["sim", "run", "a.toml", "--jobs", "0"],
@@ -348,4 +350,21 @@ fn every_command_has_a_manual_page() {
     }
     let file = directory.write("file", "");
     assert_fails(&["man", "--out", &file], "can't be made");
+}
+
+/// Every command is completed, and a shell that is here reads its script without a complaint.
+#[test]
+fn shells_complete_every_command() {
+    let directory = Directory::new("completions");
+    for shell in ["bash", "zsh", "fish"] {
+        let printed = run(&["completions", shell]);
+        assert_eq!(printed.status.code(), Some(0), "{printed:?}");
+        let script = out(&printed);
+        for command in ["init", "join", "verify", "status", "relay", "trace", "completions"] {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+        let file = directory.write(shell, &script);
+        let Ok(read) = Command::new(shell).args(["-n", &file]).output() else { continue };
+        assert!(read.status.success(), "{shell}: {}", err(&read));
+    }
 }

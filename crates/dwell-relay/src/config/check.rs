@@ -236,8 +236,9 @@ impl Config {
         };
         let (through, prefix) = self.route(ip)?;
         Some(format!(
-            "{ip}, the endpoint of \"{}\", is in {prefix}, which is routed to \"{}\": unless a \
-             more specific route leads to it outside of the tunnel, datagrams go round in circles",
+            "{ip}, the endpoint of \"{}\", is in {prefix}, which is routed to \"{}\": its \
+             datagrams go round in circles, unless it has a route of its own outside of the tunnel (ip route \
+             add {ip} via GATEWAY)",
             peer.name, through.name
         ))
     }

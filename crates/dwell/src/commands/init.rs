@@ -98,8 +98,10 @@ fn address(text: &str) -> Result<IpNet, String> {
 }
 
 fn endpoint(text: &str) -> Result<Endpoint, String> {
-    // A port is nothing that people think of first.
-    let with_port = match text.trim().parse::<std::net::IpAddr>() {
+    // A port is nothing that people think of first, and brackets go with ports.
+    let text = text.trim();
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let with_port = match bare.parse::<std::net::IpAddr>() {
         Ok(ip) => SocketAddr::new(ip, PORT).to_string(),
         Err(_) if text.contains(':') => text.to_owned(),
         Err(_) => format!("{text}:{PORT}"),
@@ -254,6 +256,7 @@ mod tests {
         let read = |text: &str| endpoint(text).map(|endpoint| endpoint.to_string());
         assert_eq!(read("203.0.113.10").as_deref(), Ok("203.0.113.10:7733"));
         assert_eq!(read("2001:db8::7").as_deref(), Ok("[2001:db8::7]:7733"));
+        assert_eq!(read("[2001:db8::7]").as_deref(), Ok("[2001:db8::7]:7733"));
         assert_eq!(read("hub.example.net").as_deref(), Ok("hub.example.net:7733"));
         assert_eq!(read("hub.example.net:9").as_deref(), Ok("hub.example.net:9"));
         assert!(read("0.0.0.0").is_err());

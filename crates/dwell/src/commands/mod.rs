@@ -4,6 +4,7 @@
 //! `mod` line, its variant and its arm. Its help must have examples and exit codes.
 
 mod check;
+mod completions;
 mod demo;
 mod doctor;
 mod engine;
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     Sim(sim::Sim),
     Trace(trace::Trace),
     Man(man::Man),
+    Completions(completions::Completions),
 }
 
 impl Command {
@@ -101,6 +103,7 @@ impl Command {
             Self::Sim(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Man(command) => command.run(),
+            Self::Completions(command) => command.run(),
         }
     }
 }

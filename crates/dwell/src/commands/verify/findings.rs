@@ -146,7 +146,7 @@ fn session(peer: &PeerStatus, machine: &Machine) -> Finding {
                 .to_owned()
         }
         true => "is not up, and nothing is known yet of why: try again in some seconds.".to_owned(),
-        false => format!("is not up. {}", why.join(" ")),
+        false => format!("is not up. {}", why.join(" Also: ")),
     };
     if machine.dropping.contains(&Hook::Input) {
         text += " A firewall of this machine drops what comes in unless a rule accepts it: accept the UDP \
