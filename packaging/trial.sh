@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# What a new user does, on two clean Debian systems with the package: from nothing to a verified tunnel, then the
+# usual mistakes and what is said about each, and what install, upgrade, remove and purge leave behind.
+# `./x test --all` runs it; as root only, since Debian's systems are made here.
+#
+#     packaging/trial.sh DIRECTORY PACKAGE [NEWER-PACKAGE]
+#
+# DIRECTORY keeps a clean system for the next time. Networks, mounts and processes are in namespaces of their own and
+# gone at the end. The table of mistakes is printed as Markdown; exit code 1 if something does not hold.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+directory=$(readlink -m "$1")
+package=$(readlink -f "$2")
+newer=${3:+$(readlink -f "$3")}
+suite=bookworm
+
+if [ -z "${DWELL_TRIAL_INSIDE-}" ]; then
+    [ "$(id -u)" = 0 ] || { echo "the trial makes Debian systems: it needs root" >&2 && exit 1; }
+    mkdir -p "$directory"
+    if [ ! -e "$directory/clean/usr/bin/ping" ]; then
+        rm -rf "$directory/clean"
+        debootstrap --variant=minbase --include=iproute2,iputils-ping,nftables,curl "$suite" "$directory/clean" \
+            http://deb.debian.org/debian >"$directory/debootstrap.log" 2>&1 ||
+            { tail -n 5 "$directory/debootstrap.log" && exit 1; }
+    fi
+    DWELL_TRIAL_INSIDE=1 exec unshare --mount --net --pid --fork --kill-child --propagation private \
+        "$0" "$directory" "$package" "$newer"
+fi
+
+# shellcheck source=packaging/trial-site.sh
+. "$here/trial-site.sh"
+# shellcheck source=packaging/trial-mistakes.sh
+. "$here/trial-mistakes.sh"
+
+main() {
+    make_network
+    # Where the package is the first thing to be tried.
+    fresh
+    lifecycle
+    from_nothing
+    mistakes
+    echo
+    echo "$passed passed, $failed failed"
+    [ "$failed" = 0 ]
+}
+
+# --- Install, upgrade, remove, purge ---
+
+lifecycle() {
+    title "install"
+    local before after
+    before=$(files site-a)
+    enter site-a dpkg -i /tmp/dwell.deb >"$log" 2>&1
+    has "the program runs" "$(enter site-a dwell --version)" "^dwell [0-9]"
+    has "the proxies' user is there" "$(enter site-a getent passwd dwell)" "^dwell:.*nologin"
+    local file
+    for file in /usr/lib/systemd/system/dwell.service /usr/lib/sysusers.d/dwell.conf \
+        /usr/share/man/man1/dwell.1.gz /usr/share/bash-completion/completions/dwell \
+        /usr/share/zsh/vendor-completions/_dwell /usr/share/fish/vendor_completions.d/dwell.fish \
+        /usr/share/doc/dwell/copyright /usr/share/doc/dwell/changelog.gz; do
+        holds "$file" test -s "$(root site-a)$file"
+    done
+    has "nothing else is needed" "$(enter site-a ldd /usr/bin/dwell 2>&1 || true)" "not a dynamic|statically"
+    has "files are unchanged" "$(enter site-a dpkg --verify dwell && echo verified)" "verified"
+
+    title "upgrade"
+    enter site-b dpkg -i /tmp/dwell.deb >"$log" 2>&1
+    pair
+    up site-a
+    up site-b
+    verified
+    if [ -n "$newer" ]; then
+        upgrade
+    else
+        echo "skipped: there is no newer package"
+    fi
+    down site-a
+    down site-b
+
+    title "remove and purge"
+    enter site-a dpkg -r dwell >"$log" 2>&1
+    holds "the program is gone" test ! -e "$(root site-a)/usr/bin/dwell"
+    holds "keys and configuration stay" test -s "$(root site-a)/etc/dwell/private.key"
+    enter site-a dpkg -P dwell >"$log" 2>&1
+    holds "a purge takes them" test ! -e "$(root site-a)/etc/dwell"
+    after=$(files site-a)
+    has "nothing else is left" "$(diff <(echo "$before") <(echo "$after") | grep '^[<>]' |
+        grep -vE '/(etc/(passwd|group|shadow|gshadow|subuid|subgid)-?|var/(lib/dpkg|log|cache)/.*)$'; echo end)" "^end$"
+    fresh
+}
+
+# The old program runs while the new one is unpacked; then it is restarted, as systemd would.
+upgrade() {
+    local lost said pid
+    at site-b ping -i 0.05 -c 120 -W 1 10.77.0.1 >"$directory/ping.log" 2>&1 &
+    pid=$!
+    sleep 1
+    at site-a dpkg -i /tmp/newer.deb >"$log" 2>&1
+    has "the upgrade leaves the relay alone" "$(at site-a dwell status 2>&1)" "site-b answers"
+    down site-a
+    up site-a
+    wait "$pid" || true
+    said=$(tail -n 3 "$directory/ping.log")
+    lost=$(sed -n 's/^\([0-9]*\) packets transmitted, \([0-9]*\) received.*/\1 \2/p' "$directory/ping.log" |
+        awk '{ print $1 - $2 }')
+    echo "of 120 pings, one each 50 ms, $lost were lost during the restart"
+    has "the session is back" "$said" "[1-9][0-9]* received"
+    verified
+    has "the new one runs" "$(enter site-a dpkg-query -W dwell)" "$(dpkg-deb -f "$newer" Version)"
+}
+
+# --- From nothing ---
+
+from_nothing() {
+    title "from nothing to a verified tunnel"
+    local start end line answer commands=4
+    start=$(date +%s%N)
+    at site-a dpkg -i /tmp/dwell.deb >"$log" 2>&1
+    at site-b dpkg -i /tmp/dwell.deb >"$log" 2>&1
+    line=$(at site-a dwell init --name site-a --prefix 10.1.0.0/24 --endpoint 203.0.113.10 2>"$log")
+    # `--up` runs the relay; what it prints first is the answer.
+    at_background site-b dwell join --up --name site-b --prefix 10.2.0.0/24 --rate 10mbit "$line"
+    answer=$(first_line site-b "^dwell1,")
+    at_background site-a dwell join --up "$answer"
+    ready site-a
+    at site-a dwell verify --wait 30 >"$log" 2>&1 || true
+    end=$(date +%s%N)
+    has "verified" "$(cat "$log")" "It works, as far as it can be seen from here"
+    has "hosts behind it answer" "$(at site-a ping -c 2 -I 10.1.0.1 10.2.0.1)" "2 received"
+    echo "$commands commands (init, join, join, verify) after the installation, $(((end - start) / 1000000)) ms of the machine"
+    down site-a
+    down site-b
+    fresh
+}
+
+main
