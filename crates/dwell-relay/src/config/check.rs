@@ -159,10 +159,11 @@ impl Config {
         }
         let deadline = self.classes.iter().find(|class| class.max_wait_ns.is_some());
         let holds = |peer: &PeerConfig| peer.scheme.fills_frames();
+        let gathers = self.peers.iter().any(|peer| peer.saving.saves_bytes);
         match (deadline, self.peers.iter().find(|peer| holds(peer))) {
-            (Some(class), None) => warnings.push(format!(
+            (Some(class), None) if !gathers => warnings.push(format!(
                 "the class \"{}\" has a max_wait, but no peer has a scheme that holds packets \
-                 back: write for instance scheme = \"chutq-dcf\"",
+                 back: write for instance scheme = \"chutq-dcf\", or objective = \"bytes\"",
                 class.name
             )),
             (None, Some(peer)) => warnings.push(format!(

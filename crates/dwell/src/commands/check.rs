@@ -130,7 +130,7 @@ fn summary(file: &str, config: &Config) -> String {
                 FailMode::Open => "sends them unprotected".to_owned(),
             },
             peer.scheme_name.to_owned(),
-            peer.codec.to_string(),
+            peer.codec_name(),
             rate(peer.rate),
             list(&peer.prefixes),
         ]);
@@ -224,7 +224,7 @@ impl Peer {
             encrypted: peer.security != Security::None,
             on_dead: peer.on_dead.name(),
             scheme: peer.scheme_name,
-            codec: peer.codec.to_string(),
+            codec: peer.codec_name(),
             rate: rate(peer.rate),
             rate_bps: match peer.rate {
                 RateConfig::Fixed(rate) => Some(rate.as_bps()),
