@@ -140,14 +140,20 @@ const DATAGRAMS_MIN: u64 = 200;
 /// busy. Nothing would wait here then, and nothing be compressed.
 pub fn rate_doubt(peer: &PeerStatus) -> Option<String> {
     let rate_bps = peer.rate_bps.filter(|_| peer.rate_source == RateSource::Configured)?;
-    let used_ppm = peer.recent?.utilisation_ppm.filter(|ppm| *ppm < BUSY_PPM)?;
+    let used_ppm = peer.recent?.utilisation_ppm?;
     let loss =
         peer.tx.loss.filter(|loss| loss.ppm > LOSS_PPM && loss.datagrams >= DATAGRAMS_MIN)?;
+    // Traffic that does not slow down keeps the link busy, and most of it is lost.
+    let arrived_ppm = used_ppm * (1_000_000 - loss.ppm.min(1_000_000)) / 1_000_000;
+    let though = match (used_ppm < BUSY_PPM, arrived_ppm < BUSY_PPM) {
+        (true, _) => format!("though its link is only {} busy", human::share(used_ppm, 1_000_000)),
+        (false, true) => format!("and only {} arrive", human::share(arrived_ppm, 1_000_000)),
+        (false, false) => return None,
+    };
     Some(format!(
-        "{} of the datagrams to it are lost, though its link is only {} busy by the configured rate of {}: is \
+        "{} of the datagrams to it are lost, {though} by the configured rate of {}: is \
          that more than the link carries? Write what it really carries, or rate = \"auto\".",
         human::share(loss.lost, loss.datagrams),
-        human::share(used_ppm, 1_000_000),
         human::rate(rate_bps)
     ))
 }
@@ -303,6 +309,10 @@ d does not answer, for 3 min 0 s now: it has not contacted this node, which know
         assert!(said.contains("10.0 % busy") && said.contains("100 Mbit/s"), "{said}");
         let busy = RecentTraffic { utilisation_ppm: Some(950_000), ..Default::default() };
         assert_eq!(rate_doubt(&PeerStatus { recent: Some(busy), ..peer.clone() }), None);
+        let mut flooded = PeerStatus { recent: Some(busy), ..peer.clone() };
+        flooded.tx.loss = RecentLoss::of(1_000, 900);
+        let said = rate_doubt(&flooded).unwrap();
+        assert!(said.contains("lost, and only 9.5 % arrive by the configured rate"), "{said}");
         let measured = PeerStatus { rate_source: RateSource::Measured, ..peer.clone() };
         assert_eq!(rate_doubt(&measured), None);
         peer.tx.loss = RecentLoss::of(50, 40);
