@@ -3,7 +3,7 @@
 #
 #     packaging/release.sh [--only KIND[,KIND]...] [--arch ARCH[,ARCH]...] [--revision N] [--program ARCH=FILE] OUT
 #
-# KIND: tar, deb, rpm, ipk, oci, sbom. ARCH: x86_64, aarch64, armv7. --program packs a program that is there
+# KIND: tar, deb, rpm, ipk, oci, sbom. ARCH: x86_64, aarch64, and armv7 if asked for. --program packs a program that is there
 # and builds none for that processor. The same commit, tools and revision make the same bytes.
 set -euo pipefail
 
@@ -21,7 +21,7 @@ export LC_ALL=C TZ=UTC
 umask 022
 
 kinds="tar deb rpm ipk oci sbom"
-architectures="x86_64 aarch64 armv7"
+architectures="x86_64 aarch64"
 revision=1
 out=""
 declare -A programs=()
@@ -39,6 +39,7 @@ main() {
         programs[$arch]=$(readlink -f "${programs[$arch]}")
     done
     from_command_line
+    "$here/sbom.py" "$root" "$version" --notices >"$work/THIRD-PARTY.txt"
     for kind in $kinds; do
         case $kind in
             sbom) make_sbom ;;
@@ -149,6 +150,7 @@ from_command_line() {
 documents() {
     mkdir -p "$1/docs" "$1/monitoring"
     install -m 644 "$root"/README.md "$root"/CHANGELOG.md "$root"/LICENSE-* "$1/"
+    gzip -9nc "$work/THIRD-PARTY.txt" >"$1/THIRD-PARTY.txt.gz"
     cp -r "$root"/docs/*.md "$root"/docs/examples "$1/docs/"
     install -m 644 "$root"/monitoring/*.yml "$root"/monitoring/*.json "$1/monitoring/"
 }
@@ -264,7 +266,8 @@ make_ipk() {
     install -D -m 755 "${programs[$arch]}" "$to/data/usr/bin/dwell"
     install -D -m 755 "$here/openwrt/files/dwell.init" "$to/data/etc/init.d/dwell"
     install -D -m 644 "$here/openwrt/files/dwell.keep" "$to/data/lib/upgrade/keep.d/dwell"
-    install -d -m 755 "$to/data/etc/dwell"
+    install -d -m 755 "$to/data/etc/dwell" "$to/data/usr/share/doc/dwell"
+    gzip -9nc "$work/THIRD-PARTY.txt" >"$to/data/usr/share/doc/dwell/THIRD-PARTY.txt.gz"
     install -m 755 "$here"/openwrt/files/{postinst,prerm} "$to/control/"
     sed -e "s/@VERSION@/$version-r$revision/" -e "s/@ARCH@/$name/" \
         -e "s/@SIZE@/$(du -sb "$to/data" | cut -f 1)/" "$here/openwrt/files/control" >"$to/control/control"
@@ -280,7 +283,7 @@ make_oci() {
         # The image has no C library.
         [ "$arch" = armv7 ] || pairs+=("$arch=${programs[$arch]}")
     done
-    "$here/oci/image.sh" "$version" "$work/oci" "${pairs[@]}"
+    "$here/oci/image.sh" "$version" "$work/THIRD-PARTY.txt" "$work/oci" "${pairs[@]}"
     pack "$work/oci" . >"$out/dwell-$version.oci.tar"
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Prints what the program is made of, as CycloneDX 1.5 in JSON: the crates that are linked into it, by Cargo.lock.
 
-    packaging/sbom.py ROOT VERSION
+    packaging/sbom.py ROOT VERSION             that
+    packaging/sbom.py ROOT VERSION --notices   the texts of their licences, which whoever passes the program on passes on, too
 
 Times are SOURCE_DATE_EPOCH, and the serial number is a hash of the rest, so that the same sources have the same bill.
 """
@@ -15,6 +16,7 @@ import time
 import tomllib
 import uuid
 
+NOTICES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 TARGETS = ("x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl")
 
 
@@ -90,6 +92,26 @@ def bill(root, version):
     return document
 
 
+def notices(root):
+    """The texts of the licences of what is linked in, each once, below the crates that have it."""
+    texts = {}
+    for target in TARGETS:
+        _, packages, needs = linked(root, target)
+        for package in (packages[package] for package in needs):
+            directory = os.path.dirname(package["manifest_path"])
+            for name in sorted(os.listdir(directory)):
+                path = os.path.join(directory, name)
+                if package["source"] and os.path.isfile(path) and name.upper().startswith(NOTICES):
+                    with open(path, encoding="utf-8", errors="replace") as file:
+                        text = "\n".join(line.rstrip() for line in file).strip()
+                    texts.setdefault(text, set()).add(f"{package['name']} {package['version']}: {name}")
+    for text, crates in sorted(texts.items(), key=lambda item: sorted(item[1])):
+        yield "\n".join(sorted(crates)) + "\n\n" + text + "\n\n" + "=" * 80 + "\n"
+
+
 if __name__ == "__main__":
-    json.dump(bill(sys.argv[1], sys.argv[2]), sys.stdout, indent=1, sort_keys=True)
-    print()
+    if sys.argv[3:] == ["--notices"]:
+        print("\n".join(notices(sys.argv[1])))
+    else:
+        json.dump(bill(sys.argv[1], sys.argv[2]), sys.stdout, indent=1, sort_keys=True)
+        print()

@@ -248,5 +248,5 @@ rate_too_high() {
     sleep 11
     look
     wait "$load" || true
-    row "a rate ten times too high, under load" "status verify web" "is that more than the link carries"
+    row "a rate ten times too high, under load" "status verify" "is that more than the link carries"
 }

@@ -18,9 +18,9 @@ suite=bookworm
 if [ -z "${DWELL_TRIAL_INSIDE-}" ]; then
     [ "$(id -u)" = 0 ] || { echo "the trial makes Debian systems: it needs root" >&2 && exit 1; }
     mkdir -p "$directory"
-    if [ ! -e "$directory/clean/usr/bin/ping" ]; then
+    if [ ! -e "$directory/clean/usr/bin/wireguard-go" ]; then
         rm -rf "$directory/clean"
-        debootstrap --variant=minbase --include=iproute2,iputils-ping,nftables,curl "$suite" "$directory/clean" \
+        debootstrap --variant=minbase --include=iproute2,iputils-ping,nftables,curl,wireguard-go,wireguard-tools "$suite" "$directory/clean" \
             http://deb.debian.org/debian >"$directory/debootstrap.log" 2>&1 ||
             { tail -n 5 "$directory/debootstrap.log" && exit 1; }
     fi
@@ -39,6 +39,7 @@ main() {
     fresh
     lifecycle
     from_nothing
+    beside_wireguard
     mistakes
     echo
     echo "$passed passed, $failed failed"
@@ -129,6 +130,43 @@ from_nothing() {
     has "verified" "$(cat "$log")" "It works, as far as it can be seen from here"
     has "hosts behind it answer" "$(at site-a ping -c 2 -I 10.1.0.1 10.2.0.1)" "2 received"
     echo "$commands commands (init, join, join, verify) after the installation, $(((end - start) / 1000000)) ms of the machine"
+    down site-a
+    down site-b
+    fresh
+}
+
+# --- Beside WireGuard ---
+
+# The example of docs/examples, at both ends: WireGuard encrypts, dwell compresses inside.
+beside_wireguard() {
+    title "inside WireGuard"
+    begin unpaired
+    local -A keys=() addresses=([site-a]=10.88.0.1 [site-b]=10.88.0.2) outside=([site-a]=203.0.113.10 [site-b]=198.51.100.20)
+    local site other
+    for site in site-a site-b; do
+        keys[$site]=$(at "$site" sh -c 'umask 077; wg genkey >/tmp/wg.key; wg pubkey </tmp/wg.key')
+        at "$site" wireguard-go wg0 >"$log" 2>&1
+    done
+    for site in site-a site-b; do
+        other="site-b"
+        [ "$site" = site-a ] || other="site-a"
+        at "$site" wg set wg0 listen-port 51820 private-key /tmp/wg.key peer "${keys[$other]}" \
+            allowed-ips "${addresses[$other]}/32" endpoint "${outside[$other]}:51820"
+        at "$site" ip address add "${addresses[$site]}/24" dev wg0
+        at "$site" ip link set dev wg0 up mtu 1420
+        mkdir -p "$(root "$site")/etc/dwell"
+    done
+    ip netns exec router nft -f - <<<'table inet f { chain i { type filter hook forward priority 0; udp dport 7733 counter; }; }'
+    local example=usr/share/doc/dwell/docs/examples/inside-wireguard.toml
+    cp "$(root site-a)/$example" "$(config site-a)"
+    sed 's/site-a/site-X/; s/site-b/site-a/; s/site-X/site-b/; s/10\.88\.0\.1/10.88.0.X/; s/10\.88\.0\.2/10.88.0.1/; s/10\.88\.0\.X/10.88.0.2/
+        s/10\.77\.0\.1/10.77.0.X/; s/10\.77\.0\.2/10.77.0.1/; s/10\.77\.0\.X/10.77.0.2/; s/10\.2\.0\.0/10.1.0.0/' \
+        "$(root site-b)/$example" >"$(config site-b)"
+    up site-a
+    up site-b
+    verified
+    has "hosts behind it answer" "$(at site-a ping -c 2 -I 10.1.0.1 10.2.0.1 2>&1 || true)" "2 received"
+    has "nothing of dwell is outside of WireGuard" "$(ip netns exec router nft list ruleset)" "dport 7733 counter packets 0 bytes 0"
     down site-a
     down site-b
     fresh

@@ -2,12 +2,13 @@
 # Makes an image as the Open Container Initiative lays it out, of the static programs alone; no daemon
 # and no other image is needed. packaging/release.sh calls it:
 #
-#     packaging/oci/image.sh VERSION DIRECTORY ARCH=PROGRAM...
+#     packaging/oci/image.sh VERSION NOTICES DIRECTORY ARCH=PROGRAM...
 set -euo pipefail
 
 version=$1
-layout=$2
-shift 2
+notices=$2
+layout=$3
+shift 3
 : "${SOURCE_DATE_EPOCH:?is the time that all files get}"
 created=$(date -u --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../..
@@ -30,6 +31,7 @@ layer() {
     install -D -m 755 "$1" "$tree/usr/bin/dwell"
     install -D -m 644 "$root/LICENSE-MIT" "$tree/usr/share/doc/dwell/LICENSE-MIT"
     install -D -m 644 "$root/LICENSE-APACHE" "$tree/usr/share/doc/dwell/LICENSE-APACHE"
+    gzip -9nc "$notices" >"$tree/usr/share/doc/dwell/THIRD-PARTY.txt.gz"
     mkdir -p "$tree"/etc/dwell "$tree"/var/lib/dwell "$tree"/run
     printf 'root:x:0:0:root:/:/sbin/nologin\ndwell:x:7733:7733:dwell:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n' >"$tree/etc/passwd"
     printf 'root:x:0:\ndwell:x:7733:\nnogroup:x:65534:\n' >"$tree/etc/group"
