@@ -363,7 +363,7 @@ fn shells_complete_every_command() {
         for command in ["init", "join", "verify", "status", "relay", "trace", "completions"] {
             assert!(script.contains(command), "{shell}: {command}");
         }
-        let file = directory.write(shell, &script);
+        let file = directory.write(shell, script);
         let Ok(read) = Command::new(shell).args(["-n", &file]).output() else { continue };
         assert!(read.status.success(), "{shell}: {}", err(&read));
     }
