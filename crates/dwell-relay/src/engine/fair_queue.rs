@@ -75,11 +75,6 @@ impl<T> FairQueue<T> {
         Self { lanes: BTreeMap::new(), imposed_max, len: 0, running: 0, now_ns: 0 }
     }
 
-    /// Returns the number of jobs that wait.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Adds a job, behind the peer's others.
     pub(super) fn push(&mut self, waiting: Waiting<T>) {
         let now_ns = self.now_ns;
