@@ -324,7 +324,7 @@ impl Processors {
         let least = budget.processors / EXPLORED_PART;
         let ppm = |share: f64| (share * 1e6).clamp(1.0, 1e6) as u32;
         let limit = |share: f64| CpuLimit { share_ppm: ppm(share), explored_ppm: ppm(least) };
-        let is_raw = best.compressed * codec.cost_ns / 1e9 < least;
+        let is_raw = best.compressed * EXPLORED_PART < best.rate;
         let probes = (is_raw || self.withheld >= WITHHELD_MIN) && self.windows < PROBE_WINDOWS;
         if is_raw && !probes {
             // What contexts cost beside compressing is saved, too, if nothing is in any.
@@ -559,6 +559,22 @@ mod tests {
         assert!(probes.iter().all(Option::is_none) && others.iter().all(|it| *it == Some(1)));
         // A link that is thin enough for the quota has all compressed.
         assert_eq!(all.limit_of(all.of_peer(at(1), 0), 0, 0.1e6), None);
+    }
+
+    /// However little of the quota that takes.
+    #[test]
+    fn a_thin_link_with_a_cheap_codec_has_all_compressed() {
+        for (quota, link, ns) in
+            [(0.1, 8e3, 7.0), (1.0, 125e3, 7.0), (4.0, 1e6, 4.0), (4.0, 8e3, 180.0)]
+        {
+            let mut all = processors(4.0, &[0.0]);
+            for _ in 0..20 {
+                look(&mut all, Some(quota), (0.01 * quota, 0.0), link);
+            }
+            all.loads[0].compressed = Compressed { original: 1e6, left: 0.4e6, took_ns: ns * 1e6 };
+            all.windows = PROBE_WINDOWS;
+            assert_eq!(all.limit_of(all.of_peer(at(1), 0), 0, link), None, "{quota} {link} {ns}");
+        }
     }
 
     #[test]

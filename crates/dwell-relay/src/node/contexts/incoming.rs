@@ -346,11 +346,14 @@ impl Incoming {
 
     /// A job comes back. Returns true if its batch is to be delivered.
     pub(crate) fn returned(&mut self, job: &mut DecodeJob) -> bool {
-        if job.begins.is_none() {
-            self.decoding.took(job.out.len(), job.took_ns);
-        }
+        let (begins, bytes, took_ns) = (job.begins.is_some(), job.out.len(), job.took_ns);
         let receiver = self.contexts.get_mut(&job.context);
-        receiver.is_some_and(|receiver| receiver.returned(job, &mut self.counts))
+        let is_good = receiver.is_some_and(|receiver| receiver.returned(job, &mut self.counts));
+        // What was given up, or is damaged, says nothing of the time that it takes.
+        if is_good && !begins {
+            self.decoding.took(bytes, took_ns);
+        }
+        is_good
     }
 
     /// Returns the bytes that models restore in a second of a processor.
