@@ -5,21 +5,24 @@
 #     ns validate/dumbbell.tcl flows=198 seed=1 from=10 seconds=30
 #
 # Access links 100 Mbit/s and 1 ms, edge to core 100 Mbit/s and 3 ms, core to core 200 Mbit/s and
-# 5 ms; every queue holds 50 packets. TCP with SACK, no delayed acknowledgements, 1500 bytes on
-# the wire, a window that never limits. Flow k enters at edge k mod 3 and leaves at edge
-# (k div 3) mod 3; it starts at a random moment of the first second.
+# 5 ms (access=, edge=, core= in bits per second, accessdelay=, edgedelay=, coredelay= in seconds);
+# every queue holds limit=50 packets. TCP with SACK, no delayed acknowledgements, packet=1500 bytes
+# on the wire, a window that never limits. Flow k enters at edge k mod 3 and leaves at edge
+# (k div 3) mod 3; it starts at a random moment of the first second. That and the phase of its clock
+# are drawn from generators of its own, so that the simulator can draw the same.
 #
 # With library=FILE, which ns2-blocks/build.sh builds, the ingresses compress: block=5 lead=5
 # group=1 (0: any packets, 1: flow, 2: egress) ratio=0.6. A block that the core has no room for
-# comes back after 22 ms. Then the number of compressions between `from` and `seconds` is printed
-# too.
+# comes back after back=0.022 seconds. Then the number of compressions between `from` and `seconds`
+# is printed too.
 #
 # Prints the throughput, which is what was acknowledged between `from` and `seconds`, at 1500
 # bytes a packet, and the number of data packets sent in all.
 
 source [file join [file dirname [info script]] common.tcl]
 array set p [parameters {flows 9 seed 1 from 10 seconds 30 limit 50
-    library "" block 5 lead 5 group 1 ratio 0.6} $argv]
+    access 100e6 edge 100e6 core 200e6 accessdelay 0.001 edgedelay 0.003 coredelay 0.005
+    packet 1500 back 0.022 library "" block 5 lead 5 group 1 ratio 0.6} $argv]
 if {$p(library) ne ""} {
     load $p(library) Blocks
     # What a class binds it has to have.
@@ -56,7 +59,7 @@ proc ingress_link {a b rate delay} {
     $queue set group_ $p(group)
     $queue set edges_ 3
     $queue set ratio_ $p(ratio)
-    $queue set time_ [expr {$p(lead) * 0.00012}]
+    $queue set time_ [expr {$p(lead) * 8.0 * $p(packet) / $p(edge)}]
 }
 
 # Blocks are restored where this link ends, and come back if it drops them.
@@ -82,14 +85,14 @@ proc compressions {} {
     return $sum
 }
 
-proc flow {k start} {
-    global ns ingress egress tcp
+proc flow {k} {
+    global ns p ingress egress tcp
     set sender [$ns node]
     set receiver [$ns node]
-    link $sender $ingress([expr {$k % 3}]) 100Mb 1ms
-    link $egress([expr {$k / 3 % 3}]) $receiver 100Mb 1ms
+    link $sender $ingress([expr {$k % 3}]) $p(access) $p(accessdelay)
+    link $egress([expr {$k / 3 % 3}]) $receiver $p(access) $p(accessdelay)
     set tcp($k) [new Agent/TCP/Sack1]
-    $tcp($k) set packetSize_ 1460
+    $tcp($k) set packetSize_ [expr {$p(packet) - 40}]
     $tcp($k) set window_ 10000
     $tcp($k) set fid_ $k
     set sink [new Agent/TCPSink/Sack1]
@@ -98,7 +101,10 @@ proc flow {k start} {
     $ns connect $tcp($k) $sink
     set ftp [new Application/FTP]
     $ftp attach-agent $tcp($k)
-    $ns at $start "$ftp start"
+    # A reset draws the phase of the agent's clock from the default generator.
+    $ns at 0.0 "\$defaultRNG seed [expr {$p(seed) + $k + 1}]; $tcp($k) reset"
+    set rng [new RNG]
+    $ns at [$rng uniform 0.0 1.0] "$ftp start"
 }
 
 proc note_acknowledged {} {
@@ -122,7 +128,7 @@ proc finish {} {
         set squares [expr {$squares + double($mine) * $mine}]
         incr sent [$tcp($k) set ndatapack_]
     }
-    set bits [expr {$packets * 1500.0 * 8}]
+    set bits [expr {$packets * 8.0 * $p(packet)}]
     result throughput_mbps [format %.4f [expr {$bits / ($p(seconds) - $p(from)) / 1e6}]]
     result fairness [format %.4f [expr {double($packets) * $packets / ($p(flows) * $squares)}]]
     result packets_sent $sent
@@ -133,20 +139,19 @@ proc finish {} {
 }
 
 seed_streams $p(seed)
-set rng [new RNG]
 set ns [new Simulator]
 set core1 [$ns node]
 set core2 [$ns node]
-link $core1 $core2 200Mb 5ms
+link $core1 $core2 $p(core) $p(coredelay)
 for {set i 0} {$i < 3} {incr i} {
     set ingress($i) [$ns node]
     set egress($i) [$ns node]
-    ingress_link $ingress($i) $core1 100Mb 3ms
-    link $core2 $egress($i) 100Mb 3ms
+    ingress_link $ingress($i) $core1 $p(edge) $p(edgedelay)
+    link $core2 $egress($i) $p(edge) $p(edgedelay)
 }
 if {$p(library) ne ""} {
     set returner [new BlockReturner]
-    $returner set after_ 0.022
+    $returner set after_ $p(back)
     return_lost $core1 $core2
     for {set i 0} {$i < 3} {incr i} {
         return_lost $core2 $egress($i)
@@ -154,7 +159,7 @@ if {$p(library) ne ""} {
     }
 }
 for {set k 0} {$k < $p(flows)} {incr k} {
-    flow $k [$rng uniform 0.0 1.0]
+    flow $k
 }
 $ns at $p(from) note_acknowledged
 $ns at $p(seconds) finish

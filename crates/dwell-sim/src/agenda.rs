@@ -36,8 +36,7 @@ pub struct Agenda {
     seed: u64,
     /// The time of each actor as ns-2 would compute it.
     moments: Box<[Moment]>,
-    /// The number of times that any actor had been put on the agenda when this one was; by ns-2's order only.
-    placed: Box<[u64]>,
+    /// The number of times that anything was put on the agenda; by ns-2's order only.
     placings: u64,
     by_seconds: bool,
 }
@@ -56,7 +55,6 @@ impl Agenda {
             actor_bits,
             end_ns,
             moments: vec![Moment::NEVER; numbers.len()].into(),
-            placed: vec![0; numbers.len()].into(),
             placings: 0,
             numbers: numbers.into(),
             shuffled_from,
@@ -92,21 +90,9 @@ impl Agenda {
     fn winner_of_tie(&self, a: u64, b: u64) -> u64 {
         if self.by_seconds {
             let moment = |entry| self.moments[self.parts(entry).1 as usize];
-            let (one, other) = (moment(a), moment(b));
-            return match (one.precedes_in_ns2(other), other.precedes_in_ns2(one)) {
-                (true, _) => a,
-                (_, true) => b,
-                // Both were put there at the same instant, too.
-                _ if self.placed(a) < self.placed(b) => a,
-                _ => b,
-            };
+            return if moment(b).precedes_in_ns2(moment(a)) { b } else { a };
         }
         if self.order(b) < self.order(a) { b } else { a }
-    }
-
-    /// Returns the number of times that any actor had been put on the agenda when this one was.
-    fn placed(&self, entry: u64) -> u64 {
-        self.placed[self.parts(entry).1 as usize]
     }
 
     #[inline]
@@ -129,29 +115,39 @@ impl Agenda {
         self.parts(self.pairs[place / 2][place % 2]).0
     }
 
-    /// Returns the instant at which `actor` is due; without [`Ties::Ns2`] only its nanoseconds mean something.
+    /// Returns the instant at which `actor` is due.
     #[inline]
     pub fn moment(&self, actor: u32) -> Moment {
-        let ns = self.time_ns(actor);
         match self.by_seconds {
-            true => Moment { ns, ..self.moments[actor as usize] },
-            false => Moment { ns, s: 0.0, since_s: 0.0 },
+            true => self.moments[actor as usize],
+            false => Moment::at(self.time_ns(actor)),
         }
     }
 
     /// Returns true if `actor` is due at another instant than this one.
     #[inline]
     pub fn differs(&self, actor: u32, at: Moment) -> bool {
-        self.time_ns(actor) != at.ns || (self.by_seconds && self.moments[actor as usize] != at)
+        self.time_ns(actor) != at.ns
+            || (self.by_seconds && self.moments[actor as usize].order != at.order)
+    }
+
+    /// Gives an instant its place among equal ones, as of now: what happens then has been put on ns-2's agenda,
+    /// though it may have to wait for a place on this one.
+    #[inline]
+    pub fn stamp(&mut self, at: Moment) -> Moment {
+        if !self.by_seconds {
+            return at;
+        }
+        self.placings += 1;
+        Moment { order: self.placings, ..at }
     }
 
     /// Sets the time at which `actor` is due, or [`Moment::NEVER`].
     #[inline]
     pub fn set(&mut self, actor: u32, at: Moment) {
         if self.by_seconds {
-            self.moments[actor as usize] = at;
-            self.placings += 1;
-            self.placed[actor as usize] = self.placings;
+            let stamped = if at.order == 0 { self.stamp(at) } else { at };
+            self.moments[actor as usize] = stamped;
         }
         let at_ns = at.ns;
         let never_ns = self.end_ns + u64::from(actor);
@@ -214,16 +210,20 @@ mod tests {
     #[test]
     fn ns2_decides_ties_by_its_clock_then_by_what_was_scheduled_first() {
         let mut agenda = Agenda::new((0..3).collect(), 1, Ties::Ns2, 1);
-        let at = |s: f64, since_s: f64| Moment { ns: 10, s, since_s };
-        agenda.set(0, at(1e-8, 0.0));
-        agenda.set(1, at(0.9e-8, 0.0));
+        let at = Moment::at_seconds;
+        agenda.set(0, at(1e-8));
+        agenda.set(1, at(0.99e-8));
         assert_eq!(agenda.next(), (10, 1));
         // The nanosecond stays the same, and another wins.
-        agenda.set(1, at(1e-8, 1e-9));
+        agenda.set(1, at(1e-8));
         assert_eq!(agenda.next(), (10, 0));
-        agenda.set(0, at(1e-8, 2e-9));
+        // What waits for its place here keeps that of the time when ns-2 put it onto its agenda.
+        let early = agenda.stamp(at(1e-8));
+        agenda.set(0, at(1e-8));
         assert_eq!(agenda.next(), (10, 1));
-        agenda.set(2, at(0.5e-8, 2e-9));
+        agenda.set(1, early);
+        assert_eq!(agenda.next(), (10, 1));
+        agenda.set(2, at(0.98e-8));
         assert_eq!(agenda.next(), (10, 2));
         agenda.set(2, Moment::NEVER);
         agenda.set(1, Moment::NEVER);

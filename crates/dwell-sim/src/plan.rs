@@ -216,6 +216,8 @@ pub enum Traffic {
 pub struct TcpStart {
     /// A time drawn uniformly between these.
     pub between_ns: (u64, u64),
+    /// The source of the random number.
+    pub random: RandomSource,
 }
 
 /// The parameters of ns-2's `Application/Traffic/Exponential`.

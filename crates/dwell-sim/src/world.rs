@@ -18,7 +18,7 @@ use dwell_base::time::SECOND_NS;
 use dwell_policy::Accounts;
 
 use crate::agenda::{Agenda, NEVER_NS};
-use crate::moment::Moment;
+use crate::moment::{Clock, Moment};
 use crate::outcome::Outcome;
 use crate::plan::{Plan, PlanError, Window};
 use crate::world::flow::{FlowState, Sending};
@@ -52,6 +52,7 @@ pub use statistics::EXCESS_BIN_NS;
 #[derive(Debug)]
 pub struct World {
     now: Moment,
+    clock: Clock,
     end_ns: u64,
     window: Window,
     agenda: Agenda,
@@ -71,8 +72,8 @@ pub struct World {
     discarded: Vec<u32>,
     /// Packets whose further path is known; kept for its storage.
     ahead: Vec<u32>,
-    /// The instant that [`World::follow`] has reached.
-    now_ahead: Moment,
+    /// The time that [`World::follow`] has reached.
+    now_ahead_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,8 +117,10 @@ impl World {
             let what = format!("it is too long: a network of this size has {most_s} s at most");
             return Err(PlanError::Value(what));
         }
+        let clock = Clock::of(plan.ties);
         let mut world = Self {
-            now: Moment::at(0),
+            now: clock.at(0),
+            clock,
             end_ns,
             window: plan.window,
             agenda,
@@ -134,7 +137,7 @@ impl World {
             events: 0,
             discarded: Vec::new(),
             ahead: Vec::new(),
-            now_ahead: Moment::at(0),
+            now_ahead_ns: 0,
         };
         world.start();
         Ok(world)
@@ -212,13 +215,13 @@ impl World {
             if let LinkKind::Port(port) = &link.kind
                 && port.known_rate.is_some()
             {
-                self.agenda.set(port.rate_actor, Moment::at(0));
+                self.agenda.set(port.rate_actor, self.clock.at(0));
             }
         }
         for flow in &mut self.flows {
             let at = match &flow.sending {
-                Sending::Tcp(connection) => connection.starts_ns.map_or(Moment::NEVER, Moment::at),
-                Sending::Open(_) => flow.next_arrival(),
+                Sending::Tcp(connection) => connection.starts.unwrap_or(Moment::NEVER),
+                Sending::Open(_) => flow.next_arrival(self.clock),
             };
             self.agenda.set(flow.actor, at);
         }
@@ -244,7 +247,7 @@ impl World {
             hop,
             back: false,
         });
-        let next = flow.next_arrival();
+        let next = flow.next_arrival(self.clock);
         let actor = flow.actor;
         self.agenda.set(actor, next);
         self.enter_link(id);
@@ -308,60 +311,60 @@ impl World {
             match link.kind {
                 LinkKind::Port(_) => self.enter_port(n, id),
                 LinkKind::Served(_) => self.enter_served(n, id),
-                LinkKind::Fifo(_) => self.enter_queue(n, id, self.now),
+                LinkKind::Fifo(_) => self.enter_queue(n, id, self.now.ns),
             }
         }
     }
 
     /// Puts a packet into a queue that is known in advance, now or in the future, and into those behind it that
     /// nothing else feeds.
-    fn enter_queue(&mut self, n: u32, id: u32, at: Moment) {
+    fn enter_queue(&mut self, n: u32, id: u32, at_ns: u64) {
         let bytes = self.packets[id].bytes;
         let link = &mut self.links[n as usize];
-        let transmission = link.transmission(u64::from(bytes));
+        let transmission_ns = link.transmission(u64::from(bytes)).ns;
         let LinkKind::Fifo(fifo) = &mut link.kind else { return };
         if link.path_is_known {
-            let arrives = fifo.pass(at, transmission);
-            return self.go_ahead(id, arrives);
+            let arrives_ns = fifo.pass(at_ns, transmission_ns);
+            return self.go_ahead(id, arrives_ns);
         }
-        let Some(arrives) = fifo.push(at, bytes, transmission) else {
-            return self.refuse(id, at);
+        let Some(arrives_ns) = fifo.push(at_ns, bytes, transmission_ns) else {
+            return self.refuse(id, at_ns);
         };
         if link.leads_on {
-            return self.lead_on(id, arrives);
+            return self.lead_on(id, arrives_ns);
         }
         let packet = &self.packets[id];
         let flow = &self.flows[packet.flow as usize];
         let is_last = usize::from(packet.hop) + 1 == flow.path(false).len();
         if is_last && flow.is_received_ahead && !packet.back && !packet.is_compressed() {
-            return self.receive_ahead(id, arrives);
+            return self.receive_ahead(id, arrives_ns);
         }
-        fifo.carry(arrives, id);
+        fifo.carry(arrives_ns, id);
         let (actor, next) = (link.pipe_actor, link.next_arrival());
         if self.agenda.differs(actor, next) {
             self.agenda.set(actor, next);
         }
     }
 
-    /// Puts a packet into the queue behind the one that it leaves at `at`.
-    fn lead_on(&mut self, id: u32, at: Moment) {
+    /// Puts a packet into the queue behind the one that it leaves at `at_ns`.
+    fn lead_on(&mut self, id: u32, at_ns: u64) {
         let packet = &mut self.packets[id];
         packet.hop += 1;
         let next = self.flows[packet.flow as usize].path(packet.back)[usize::from(packet.hop)];
         if packet.is_compressed() && self.links[next as usize].restored {
-            self.now_ahead = at;
+            self.now_ahead_ns = at_ns;
             return self.open_unit(id, |world, id| {
                 let packet = &world.packets[id];
                 let path = world.flows[packet.flow as usize].path(packet.back);
-                world.enter_queue(path[usize::from(packet.hop)], id, world.now_ahead);
+                world.enter_queue(path[usize::from(packet.hop)], id, world.now_ahead_ns);
             });
         }
-        self.enter_queue(next, id, at);
+        self.enter_queue(next, id, at_ns);
     }
 
-    /// Handles a packet that finds no room in a queue at `at`.
-    fn refuse(&mut self, id: u32, at: Moment) {
-        if at.ns == self.now.ns {
+    /// Handles a packet that finds no room in a queue at `at_ns`.
+    fn refuse(&mut self, id: u32, at_ns: u64) {
+        if at_ns == self.now.ns {
             return self.lose(id);
         }
         let packet = &self.packets[id];
@@ -370,38 +373,38 @@ impl World {
             let before =
                 self.flows[packet.flow as usize].path(packet.back)[packet.hop as usize - 1];
             let link = &mut self.links[before as usize];
-            link.refused.push_back((at, id));
+            link.refused.push_back((at_ns, id));
             let next = link.next_arrival();
             return self.agenda.set(link.pipe_actor, next);
         }
-        if at.ns <= self.end_ns {
+        if at_ns <= self.end_ns {
             self.drop_unit(id);
         }
     }
 
-    /// Handles a packet whose arrival at its receiver, at `at`, nobody else has to do with.
-    fn receive_ahead(&mut self, id: u32, at: Moment) {
-        if at.ns > self.end_ns {
+    /// Handles a packet whose arrival at its receiver, at `at_ns`, nobody else has to do with.
+    fn receive_ahead(&mut self, id: u32, at_ns: u64) {
+        if at_ns > self.end_ns {
             return; // it is on its way at the end
         }
         let packet = self.packets.remove(id);
         let flow = &self.flows[packet.flow as usize];
         let is_tcp = matches!(flow.sending, Sending::Tcp(_));
-        self.statistics.delivered(flow.group, &packet, at.ns);
+        self.statistics.delivered(flow.group, &packet, at_ns);
         if is_tcp {
-            self.segment_arrives(&packet, at);
+            self.segment_arrives(&packet, at_ns);
         }
     }
 
     /// Follows a packet to its end over links where nothing can happen to it; it is at the end
-    /// of one of them at `at`.
+    /// of one of them at `at_ns`.
     #[inline]
-    fn go_ahead(&mut self, id: u32, at: Moment) {
+    fn go_ahead(&mut self, id: u32, at_ns: u64) {
         self.packets[id].hop += 1;
-        self.follow(id, at);
+        self.follow(id, at_ns);
     }
 
-    fn follow(&mut self, id: u32, mut at: Moment) {
+    fn follow(&mut self, id: u32, mut at_ns: u64) {
         loop {
             let packet = &mut self.packets[id];
             let flow = &self.flows[packet.flow as usize];
@@ -409,7 +412,7 @@ impl World {
             let restored = next.is_none_or(|n| self.links[n as usize].restored);
             if restored && packet.is_compressed() {
                 if packet.next != NONE {
-                    return self.follow_each(id, at);
+                    return self.follow_each(id, at_ns);
                 }
                 packet.bytes = packet.original_bytes;
                 packet.compressor = UNCOMPRESSED;
@@ -417,8 +420,8 @@ impl World {
             let Some(n) = next else {
                 let group = flow.group;
                 let packet = self.packets.remove(id);
-                match at.ns <= self.end_ns {
-                    true => self.statistics.delivered(group, &packet, at.ns),
+                match at_ns <= self.end_ns {
+                    true => self.statistics.delivered(group, &packet, at_ns),
                     false => self.statistics.ahead_at_end += 1,
                 }
                 return;
@@ -426,15 +429,15 @@ impl World {
             packet.hop += 1;
             let bytes = u64::from(packet.bytes);
             let link = &mut self.links[n as usize];
-            let transmission = link.transmission(bytes);
+            let transmission_ns = link.transmission(bytes).ns;
             let LinkKind::Fifo(fifo) = &mut link.kind else { return };
-            at = fifo.pass(at, transmission);
+            at_ns = fifo.pass(at_ns, transmission_ns);
         }
     }
 
-    fn follow_each(&mut self, first: u32, at: Moment) {
-        self.now_ahead = at;
-        self.open_unit(first, |world, id| world.follow(id, world.now_ahead));
+    fn follow_each(&mut self, first: u32, at_ns: u64) {
+        self.now_ahead_ns = at_ns;
+        self.open_unit(first, |world, id| world.follow(id, world.now_ahead_ns));
     }
 
     /// Passes a packet out of a decompressed unit on, or to its receiver. The unit's packets part
@@ -457,7 +460,7 @@ impl World {
         }
         self.statistics.delivered(group, &packet, self.now.ns);
         if matches!(self.flows[packet.flow as usize].sending, Sending::Tcp(_)) {
-            self.segment_arrives(&packet, self.now);
+            self.segment_arrives(&packet, self.now.ns);
         }
     }
 
@@ -554,7 +557,7 @@ impl World {
 fn link_outcomes(links: &mut [LinkState], window: Window) -> Vec<crate::outcome::LinkOutcome> {
     let outcome = |link: &mut LinkState| {
         let mut outcome = match &mut link.kind {
-            LinkKind::Served(state) => {
+            LinkKind::Served(state) if state.is_reported => {
                 state.finish(window);
                 std::mem::take(&mut state.outcome)
             }

@@ -54,6 +54,7 @@ impl Kind {
                 "rto_min",
                 "start",
                 "start_until",
+                "random",
             ],
         }
     }
@@ -127,17 +128,20 @@ fn on_off(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
     let rate = rate(section, errors);
     let on = section.need("on", "\"250us\"", errors, value::some_time_ns);
     let off = section.need("off", "\"50us\"", errors, value::time_ns);
-    let random = section.or("random", false, errors, |found| {
-        value::one_of(found, &[("own", false), ("ns-2", true)])
-    });
+    let random = random(section, errors);
     Some(Traffic::OnOff(OnOff {
         packet_bytes: packet_bytes?,
         rate: rate?,
         on_ns: on? as f64,
         off_ns: off? as f64,
-        // The number of the stream follows from the flow's place.
-        random: if random { RandomSource::Ns2 { stream: 0 } } else { RandomSource::Own },
+        random,
     }))
+}
+
+/// Reads where random numbers come from. The number of a stream follows from the flow's place.
+fn random(section: &Section<'_>, errors: &mut Errors) -> RandomSource {
+    let sources = [("own", RandomSource::Own), ("ns-2", RandomSource::Ns2 { stream: 0 })];
+    section.or("random", RandomSource::Own, errors, |found| value::one_of(found, &sources))
 }
 
 fn poisson(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
@@ -293,7 +297,8 @@ fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
         section.fail_whole(error.to_string(), errors);
         return None;
     }
-    Some(Traffic::Tcp(config, TcpStart { between_ns: (from_ns, until_ns) }))
+    let random = random(section, errors);
+    Some(Traffic::Tcp(config, TcpStart { between_ns: (from_ns, until_ns), random }))
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! BBR, version 1, as Linux has it (`net/ipv4/tcp_bbr.c` with the delivery rates of `tcp_rate.c`), after Cardwell,
 //! Cheng, Gunn, Yeganeh and Jacobson, "BBR: Congestion-Based Congestion Control".
 //!
-//! Left out: the detection of policers (`lt_bw`), and bursts of several segments (TSO), of which only the
-//! allowance in the window is here.
+//! Left out: the detection of policers (`lt_bw`).
 
 use super::delivery::{Rates, Sample};
 use super::maximum::Maximum;
@@ -29,6 +28,8 @@ const AGGREGATE_S: f64 = 0.1;
 /// Linux sends bursts of this many seconds at most, of two segments above this rate.
 const BURST_S: f64 = 1.0 / 1_024.0;
 const BURST_RATE: f64 = 150_000.0;
+/// What 64 KiB hold.
+const BURST_MAX: f64 = 43.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
@@ -75,6 +76,8 @@ pub(super) struct Bbr {
     /// Packets per second; none before a round trip was measured.
     pacing: Option<f64>,
     release_ns: u64,
+    /// Packets that may be sent at once before the next pause.
+    burst_left: u32,
     window: f64,
     window_before: f64,
     gains: (f64, f64),
@@ -116,6 +119,7 @@ impl Bbr {
             next_round_delivered: 0,
             pacing: None,
             release_ns: 0,
+            burst_left: 0,
             window: INITIAL_WINDOW,
             window_before: 0.0,
             gains: (HIGH_GAIN, HIGH_GAIN),
@@ -139,16 +143,21 @@ impl Bbr {
 
     /// Returns the time at which the next packet may be sent.
     pub(super) fn release_ns(&self) -> u64 {
-        self.release_ns
+        if self.burst_left > 0 { 0 } else { self.release_ns }
     }
 
     /// Notes that a packet is sent, with `in_flight` before it.
     pub(super) fn on_sent(&mut self, now_ns: u64, seq: u64, in_flight: u64) {
         self.rates.on_sent(now_ns, seq, in_flight);
-        if let Some(pacing) = self.pacing {
-            let gap_ns = (SECOND / pacing.max(1e-3)) as u64;
-            self.release_ns = self.release_ns.max(now_ns).saturating_add(gap_ns);
+        let Some(pacing) = self.pacing else { return };
+        if self.burst_left > 0 {
+            self.burst_left -= 1;
+            return;
         }
+        let burst = self.burst();
+        let pause_ns = (SECOND * burst / pacing.max(1e-3)) as u64;
+        self.release_ns = self.release_ns.max(now_ns).saturating_add(pause_ns);
+        self.burst_left = burst as u32 - 1;
     }
 
     /// Notes that losses are going to be repaired.
@@ -376,12 +385,16 @@ impl Bbr {
         }
     }
 
-    /// A window with room for the bursts of Linux.
-    fn with_bursts(&self, packets: f64) -> f64 {
+    /// The number of packets that are sent at once: segments that leave the host as one (TSO).
+    fn burst(&self) -> f64 {
         let bytes = self.pacing.unwrap_or(0.0) * self.segment_bytes;
         let least = if bytes < BURST_RATE { 1.0 } else { 2.0 };
-        let burst = (bytes * BURST_S / self.segment_bytes).floor().clamp(least, 43.0);
-        let even = ((packets + 3.0 * burst + 1.0) as u64 & !1) as f64;
+        (bytes * BURST_S / self.segment_bytes).floor().clamp(least, BURST_MAX)
+    }
+
+    /// A window with room for three bursts.
+    fn with_bursts(&self, packets: f64) -> f64 {
+        let even = ((packets + 3.0 * self.burst() + 1.0) as u64 & !1) as f64;
         let probes = self.mode == Mode::ProbeBandwidth && self.cycle == 0;
         if probes { even + 2.0 } else { even }
     }

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 
-use crate::moment::{Moment, Span};
 use crate::plan::DropTail;
 use crate::world::propagation::Propagation;
 
@@ -14,26 +13,22 @@ use crate::world::propagation::Propagation;
 pub(crate) struct Fifo {
     limit: DropTail,
     propagation: Propagation,
-    /// The instant at which the transmitter is free.
-    free: Moment,
-    /// True if it depends on ns-2's clock which comes first, the end of a transmission or an arrival in the same
-    /// nanosecond; if not, the end does.
-    by_seconds: bool,
+    /// The time at which the transmitter is free.
+    free_ns: u64,
     /// The packets whose transmissions have not begun: when they will, and their bytes. Some that have begun
     /// are still there.
-    waiting: VecDeque<(Moment, u32)>,
+    waiting: VecDeque<(u64, u32)>,
     waiting_bytes: u64,
     /// The packets that cause an event at the other end, and when they arrive there.
-    in_flight: VecDeque<(Moment, u32)>,
+    in_flight: VecDeque<(u64, u32)>,
 }
 
 impl Fifo {
-    pub(crate) fn new(limit: DropTail, propagation: Propagation, by_seconds: bool) -> Self {
+    pub(crate) fn new(limit: DropTail, propagation: Propagation) -> Self {
         Self {
             limit,
             propagation,
-            free: Moment::at(0),
-            by_seconds,
+            free_ns: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             in_flight: VecDeque::new(),
@@ -41,46 +36,40 @@ impl Fifo {
     }
 
     /// Puts a packet in, unless there is no room. Returns the time of its arrival at the other end.
-    /// Packets come in the order of their times, which may be in the future.
+    /// Packets come in the order of their times, which may be in the future. The end of a transmission goes
+    /// before an arrival at the same time.
     #[inline]
-    pub(crate) fn push(&mut self, at: Moment, bytes: u32, transmission: Span) -> Option<Moment> {
-        if self.is_over(self.free, at) {
+    pub(crate) fn push(&mut self, at_ns: u64, bytes: u32, transmission_ns: u64) -> Option<u64> {
+        if self.free_ns <= at_ns {
             self.waiting.clear();
             self.waiting_bytes = 0;
         } else {
-            if self.is_full(at, bytes) {
+            if self.is_full(at_ns, bytes) {
                 return None;
             }
-            self.waiting.push_back((self.free, bytes));
+            self.waiting.push_back((self.free_ns, bytes));
             self.waiting_bytes += u64::from(bytes);
         }
-        Some(self.pass(at, transmission))
+        Some(self.pass(at_ns, transmission_ns))
     }
 
     /// Passes a packet where there is no limit. Returns the time of its arrival at the other end.
     #[inline]
-    pub(crate) fn pass(&mut self, at: Moment, transmission: Span) -> Moment {
-        let begins = if self.is_over(self.free, at) { at } else { self.free };
-        self.free = begins.after(transmission);
-        self.propagation.arrival(begins, transmission)
-    }
-
-    /// Returns true if a transmission that ends at `end` has ended when a packet arrives at `at`.
-    #[inline]
-    fn is_over(&self, end: Moment, at: Moment) -> bool {
-        end.ns < at.ns || (end.ns == at.ns && (!self.by_seconds || end.precedes_in_ns2(at)))
+    pub(crate) fn pass(&mut self, at_ns: u64, transmission_ns: u64) -> u64 {
+        self.free_ns = self.free_ns.max(at_ns).saturating_add(transmission_ns);
+        self.propagation.arrival_ns(self.free_ns)
     }
 
     /// Keeps a packet until it arrives at the other end.
     #[inline]
-    pub(crate) fn carry(&mut self, arrives: Moment, packet: u32) {
-        self.in_flight.push_back((arrives, packet));
+    pub(crate) fn carry(&mut self, arrives_ns: u64, packet: u32) {
+        self.in_flight.push_back((arrives_ns, packet));
     }
 
-    /// Returns the instant at which the next packet arrives at the other end.
+    /// Returns the time at which the next packet arrives at the other end.
     #[inline]
-    pub(crate) fn next(&self) -> Option<Moment> {
-        self.in_flight.front().map(|&(arrives, _)| arrives)
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.in_flight.front().map(|&(arrives_ns, _)| arrives_ns)
     }
 
     /// Takes the packet that arrives next.
@@ -90,10 +79,10 @@ impl Fifo {
     }
 
     /// Returns the packets and bytes that wait; the packet on the wire does not count.
-    pub(crate) fn waiting(&mut self, at: Moment) -> (usize, u64) {
+    pub(crate) fn waiting(&mut self, at_ns: u64) -> (usize, u64) {
         // A transmission that begins now has begun: the end of the one before goes before an arrival.
-        while let Some(&(begins, bytes)) = self.waiting.front()
-            && self.is_over(begins, at)
+        while let Some(&(begins_ns, bytes)) = self.waiting.front()
+            && begins_ns <= at_ns
         {
             self.waiting_bytes -= u64::from(bytes);
             self.waiting.pop_front();
@@ -101,12 +90,12 @@ impl Fifo {
         (self.waiting.len(), self.waiting_bytes)
     }
 
-    fn is_full(&mut self, at: Moment, bytes: u32) -> bool {
+    fn is_full(&mut self, at_ns: u64, bytes: u32) -> bool {
         let DropTail { packets: packets_max, bytes: bytes_max } = self.limit;
         if packets_max.is_none() && bytes_max.is_none() {
             return false;
         }
-        let (packets, waiting_bytes) = self.waiting(at);
+        let (packets, waiting_bytes) = self.waiting(at_ns);
         let by_packets = packets_max.is_some_and(|max| packets + 1 >= max as usize);
         let by_bytes = bytes_max.is_some_and(|max| waiting_bytes + u64::from(bytes) > max);
         by_packets || by_bytes
@@ -121,16 +110,16 @@ mod tests {
 
     fn fifo(limit: DropTail, propagation_ns: u64) -> Fifo {
         let propagation = Propagation::new(propagation_ns, None, || Rng::from_seed(1));
-        Fifo::new(limit, propagation, false)
+        Fifo::new(limit, propagation)
     }
 
     #[test]
     fn one_fewer_than_the_limit_can_wait() {
         let mut fifo = fifo(DropTail { packets: Some(4), bytes: None }, 5);
         let mut push = |at_ns, n| {
-            let arrives = fifo.push(Moment::at(at_ns), 10, Span::of(10))?;
-            fifo.carry(arrives, n);
-            Some(arrives.ns)
+            let arrives_ns = fifo.push(at_ns, 10, 10)?;
+            fifo.carry(arrives_ns, n);
+            Some(arrives_ns)
         };
         let pushed: Vec<_> = (0..6).map(|n| push(100, n)).collect();
         // One on the wire, three waiting.
@@ -139,13 +128,13 @@ mod tests {
         assert_eq!(push(109, 6), None);
         assert_eq!(push(110, 7), Some(155));
         assert_eq!((fifo.pop(), fifo.pop()), (Some(0), Some(1)));
-        assert_eq!(fifo.waiting(Moment::at(110)), (3, 30));
+        assert_eq!(fifo.waiting(110), (3, 30));
     }
 
     #[test]
     fn bytes_limit_too_and_an_idle_link_takes_anything() {
         let mut fifo = fifo(DropTail { packets: None, bytes: Some(1000) }, 0);
-        let mut push = |bytes, ns| Some(fifo.push(Moment::at(0), bytes, Span::of(ns))?.ns);
+        let mut push = |bytes, ns| fifo.push(0, bytes, ns);
         assert_eq!(push(5000, 100), Some(100));
         assert_eq!(push(600, 10), Some(110));
         assert_eq!(push(600, 10), None);

@@ -6,8 +6,9 @@ use dwell_base::Rng;
 use dwell_policy::Gather;
 
 use crate::agenda::NEVER_NS;
-use crate::moment::{Moment, Transmissions};
-use crate::plan::{Plan, PlanError, Queue, TcpStart, Traffic};
+use crate::moment::{Clock, Moment, Span, Transmissions};
+use crate::ns2::Stream;
+use crate::plan::{Plan, PlanError, Queue, RandomSource, TcpStart, Traffic};
 use crate::source::Source;
 use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
 use crate::world::packets::{NONE, Packet, UNCOMPRESSED};
@@ -53,15 +54,14 @@ pub(crate) struct Open {
 struct OwnLink {
     transmissions: Transmissions,
     propagation: Propagation,
-    free: Moment,
+    free_ns: u64,
 }
 
 impl OwnLink {
-    fn pass(&mut self, at: Moment, bytes: u32) -> Moment {
-        let transmission = self.transmissions.of(u64::from(bytes));
-        let begins = if self.free.ns <= at.ns { at } else { self.free };
-        self.free = begins.after(transmission);
-        self.propagation.arrival(begins, transmission)
+    fn pass(&mut self, at_ns: u64, bytes: u32) -> u64 {
+        let transmission_ns = self.transmissions.of(u64::from(bytes)).ns;
+        self.free_ns = self.free_ns.max(at_ns).saturating_add(transmission_ns);
+        self.propagation.arrival_ns(self.free_ns)
     }
 }
 
@@ -69,8 +69,8 @@ impl OwnLink {
 #[derive(Debug)]
 pub(crate) struct Connection {
     segment_bytes: u32,
-    /// The time at which it begins; none once it has begun.
-    pub(crate) starts_ns: Option<u64>,
+    /// The instant at which it begins; none once it has begun.
+    pub(crate) starts: Option<Moment>,
     sender: Sender,
     receiver: Receiver,
     acknowledged: u64,
@@ -119,11 +119,11 @@ impl FlowState {
     /// Draws the next packet of a source, and returns the instant at which it reaches the first link
     /// that is not the flow's own.
     #[inline]
-    pub(crate) fn next_arrival(&mut self) -> Moment {
+    pub(crate) fn next_arrival(&mut self, clock: Clock) -> Moment {
         let Sending::Open(open) = &mut self.sending else { return Moment::NEVER };
         open.pending = open.source.next_packet();
         let Some((sent_ns, bytes)) = open.pending else { return Moment::NEVER };
-        open.own.iter_mut().fold(Moment::at(sent_ns), |at, link| link.pass(at, bytes))
+        clock.at(open.own.iter_mut().fold(sent_ns, |at_ns, link| link.pass(at_ns, bytes)))
     }
 }
 
@@ -173,7 +173,8 @@ pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, Pla
     let mut make = |(n, flow): (usize, &'p crate::plan::Flow)| {
         let sending = match (&flow.traffic, Source::new(&flow.traffic, seed, n as u64)) {
             (Traffic::Tcp(config, start), _) => {
-                let connection = Connection::new(config, *start, seed, n as u64);
+                let clock = Clock::of(plan.ties);
+                let connection = Connection::new(config, *start, clock, (seed, n as u64));
                 let reported = |error| PlanError::Flow { flow: n, what: format!("{error}") };
                 Sending::Tcp(Box::new(connection.map_err(reported)?))
             }
@@ -202,7 +203,7 @@ fn open(plan: &Plan, uses: &[usize], (n, seed): (usize, u64), source: Source) ->
         .map(|&link| OwnLink {
             transmissions: Transmissions::new(plan.links[link].rate, plan.links[link].frame_ns_min),
             propagation: super::link::propagation(plan, link, seed),
-            free: Moment::at(0),
+            free_ns: 0,
         })
         .collect();
     Open { source, own_links: own_links as u8, own, number: 0, pending: None }
@@ -212,19 +213,20 @@ impl Connection {
     fn new(
         config: &TcpConfig,
         start: TcpStart,
-        seed: u64,
-        flow: u64,
+        clock: Clock,
+        (seed, flow): (u64, u64),
     ) -> Result<Self, TcpConfigError> {
         let mut rng = Rng::stream(seed, stream::START + flow);
-        let (from_ns, to_ns) = start.between_ns;
-        let starts_ns = from_ns + (rng.unit() * (to_ns - from_ns) as f64) as u64;
-        let tick_phase_ns = rng.below(config.tick_ns);
+        let (starts, tick_phase_ns) = match start.random {
+            RandomSource::Own => begin(&start, config, clock, &mut rng),
+            RandomSource::Ns2 { stream } => begin_in_ns2(&start, config, clock, (seed, stream)),
+        };
         let config = TcpConfig { tick_phase_ns, seed: rng.next_u64(), ..*config };
         Ok(Self {
             sender: Sender::new(&config)?,
             receiver: Receiver::new(&config)?,
             segment_bytes: config.segment_bytes,
-            starts_ns: Some(starts_ns),
+            starts: Some(starts),
             acknowledged: 0,
             began_ns: None,
             packets: config.packets.unwrap_or(u64::MAX),
@@ -236,6 +238,42 @@ impl Connection {
         let ends = [self.sender.deadline(), self.receiver.deadline()];
         ends.into_iter().flatten().min().unwrap_or(NEVER_NS)
     }
+}
+
+/// Draws the instant at which a connection begins, and the phase of its clock.
+fn begin(start: &TcpStart, config: &TcpConfig, clock: Clock, rng: &mut Rng) -> (Moment, u64) {
+    let (from_ns, to_ns) = start.between_ns;
+    let starts_ns = from_ns + (rng.unit() * (to_ns - from_ns) as f64) as u64;
+    (clock.at(starts_ns), rng.below(config.tick_ns))
+}
+
+/// Draws the same from ns-2's generator: the beginning is what `$rng uniform FROM TO` gives as the first number of the
+/// stream, the phase is what `reset` draws after `$defaultRNG seed [expr SEED + STREAM]`.
+fn begin_in_ns2(
+    start: &TcpStart,
+    config: &TcpConfig,
+    clock: Clock,
+    (seed, stream): (u64, u64),
+) -> (Moment, u64) {
+    let (from_ns, to_ns) = start.between_ns;
+    let (from_s, to_s) = (from_ns as f64 / 1e9, to_ns as f64 / 1e9);
+    let part = f64::from(Stream::new(seed, stream).integer()) / f64::from(i32::MAX);
+    let at_s = from_s + (to_s - from_s) * part;
+    let starts = match clock {
+        Clock::Nanoseconds => Moment::at((at_s * 1e9) as u64),
+        Clock::Seconds => Moment::at_seconds(at_s),
+    };
+    let phase = Stream::new(seed.saturating_add(stream), 0).uniform() * config.tick_ns as f64;
+    (starts, phase as u64)
+}
+
+/// Returns the instant at which a timer expires that is set now: not before its nanosecond.
+fn timer(now: Moment, at_ns: u64) -> Moment {
+    if at_ns == NEVER_NS {
+        return Moment::NEVER;
+    }
+    let at = now.after(Span::of(at_ns.saturating_sub(now.ns)));
+    Moment { ns: at.ns.max(at_ns), ..at }
 }
 
 /// The contents of acknowledgements in flight.
@@ -279,7 +317,7 @@ impl World {
         let (Sending::Tcp(connection), group) = (sending, *group) else { return };
         let is_due = |deadline: Option<u64>| deadline.is_some_and(|at_ns| at_ns <= now_ns);
         let mut late_ack = None;
-        if connection.starts_ns.take().is_some() {
+        if connection.starts.take().is_some() {
             connection.sender.start(now_ns);
             connection.began_ns = Some(now_ns);
             if connection.packets != u64::MAX {
@@ -294,36 +332,36 @@ impl World {
             }
         }
         if let Some(ack) = late_ack {
-            self.answer(n, ack, self.now);
+            self.answer(n, ack, now_ns);
         }
         self.pump_connection(n);
     }
 
     /// Handles a segment at its receiver, which answers.
-    pub(super) fn segment_arrives(&mut self, packet: &Packet, at: Moment) {
+    pub(super) fn segment_arrives(&mut self, packet: &Packet, at_ns: u64) {
         let n = packet.flow;
         let FlowState { sending, group, .. } = &mut self.flows[n as usize];
         let (Sending::Tcp(connection), group) = (sending, *group) else { return };
         if packet.is_marked() {
             connection.receiver.note_mark();
         }
-        let ack = connection.receiver.on_segment(at.ns, packet.segment(), packet.sent_ns);
+        let ack = connection.receiver.on_segment(at_ns, packet.segment(), packet.sent_ns);
         if connection.receiver.delivered() >= connection.packets
             && let Some(began_ns) = connection.began_ns.take()
         {
-            self.statistics.completed(group, began_ns, at.ns);
+            self.statistics.completed(group, began_ns, at_ns);
         }
         match ack {
-            Some(ack) => self.answer(n, ack, at),
+            Some(ack) => self.answer(n, ack, at_ns),
             None => self.pump_connection(n), // the timer of a delayed one
         }
     }
 
-    fn answer(&mut self, n: u32, ack: Ack, at: Moment) {
+    fn answer(&mut self, n: u32, ack: Ack, at_ns: u64) {
         let bytes = ack.bytes;
         let detail = self.acks.insert(ack);
         let id = self.packets.insert(Packet {
-            sent_ns: at.ns,
+            sent_ns: at_ns,
             bytes,
             original_bytes: bytes,
             flow: n,
@@ -333,8 +371,8 @@ impl World {
             hop: 0,
             back: true,
         });
-        match at.ns > self.now.ns {
-            true => self.enter_queue(self.flows[n as usize].path(true)[0], id, at),
+        match at_ns > self.now.ns {
+            true => self.enter_queue(self.flows[n as usize].path(true)[0], id, at_ns),
             false => self.enter_link(id),
         }
     }
@@ -374,8 +412,8 @@ impl World {
             let Sending::Tcp(connection) = &mut flow.sending else { return };
             let Some(segment) = connection.sender.next_segment(now_ns) else {
                 let at_ns = connection.deadline_ns();
-                if connection.starts_ns.is_none() && self.agenda.time_ns(actor) != at_ns {
-                    self.agenda.set(actor, Moment::at(at_ns));
+                if connection.starts.is_none() && self.agenda.time_ns(actor) != at_ns {
+                    self.agenda.set(actor, timer(self.now, at_ns));
                 }
                 return;
             };

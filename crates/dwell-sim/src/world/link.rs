@@ -33,7 +33,7 @@ pub(crate) struct LinkState {
     /// the future.
     pub(crate) leads_on: bool,
     /// If it leads on: compressed units that the queue behind it has no room for, and when.
-    pub(crate) refused: VecDeque<(Moment, u32)>,
+    pub(crate) refused: VecDeque<(u64, u32)>,
     pub(crate) pipe_actor: u32,
     pub(crate) kind: LinkKind,
 }
@@ -74,10 +74,10 @@ impl LinkState {
     #[inline]
     pub(crate) fn next_arrival(&self) -> Moment {
         if self.leads_on {
-            return self.refused.front().map_or(Moment::NEVER, |&(at, _)| at);
+            return self.refused.front().map_or(Moment::NEVER, |&(at_ns, _)| Moment::at(at_ns));
         }
         match &self.kind {
-            LinkKind::Fifo(fifo) => fifo.next().unwrap_or(Moment::NEVER),
+            LinkKind::Fifo(fifo) => fifo.next_ns().map_or(Moment::NEVER, Moment::at),
             LinkKind::Port(port) => port.in_flight.front().map_or(Moment::NEVER, |&(at, _)| at),
             LinkKind::Served(state) => state.in_flight.front().map_or(Moment::NEVER, |&(at, _)| at),
         }
@@ -86,18 +86,22 @@ impl LinkState {
 
 /// The links of a plan, all empty.
 pub(crate) fn links(plan: &Plan, seed: u64) -> Result<Vec<LinkState>, PlanError> {
-    let by_seconds = plan.ties == Ties::Ns2;
+    let is_in_seconds = plan.ties == Ties::Ns2;
     let make = |(n, link): (usize, &crate::plan::Link)| {
         let propagation = propagation(plan, n, seed);
         let is_instant = propagation.is_none();
-        let served = |queue, propagation| {
-            LinkKind::Served(Box::new(ServedState::new(&link.name, queue, propagation)))
-        };
         let rng = |of: u64| Rng::stream(seed, of + n as u64);
         let varying = link.medium.variation.as_ref().map(|variation| {
             Box::new(Varying::new(variation, link.rate.as_bps(), || rng(stream::RATE)))
         });
-        let is_served = varying.is_some() || link.medium.is_observed;
+        // ns-2's order follows from when it would have put an event onto its agenda, so that each is one.
+        let is_reported = varying.is_some() || link.medium.is_observed;
+        let is_served = is_reported || is_in_seconds;
+        let served = |queue, propagation| {
+            let is_reported = is_reported || matches!(link.queue, Queue::Managed(_));
+            let state = ServedState::new(&link.name, queue, propagation, is_reported);
+            LinkKind::Served(Box::new(state))
+        };
         let kind = match &link.queue {
             Queue::Unlimited if is_served => {
                 served(ServedQueue::plain(DropTail::default()), propagation)
@@ -106,10 +110,8 @@ pub(crate) fn links(plan: &Plan, seed: u64) -> Result<Vec<LinkState>, PlanError>
             Queue::Managed(plan) => {
                 served(ServedQueue::managed(plan, rng(stream::QUEUE)), propagation)
             }
-            Queue::Unlimited => {
-                LinkKind::Fifo(Fifo::new(DropTail::default(), propagation, by_seconds))
-            }
-            Queue::DropTail(limit) => LinkKind::Fifo(Fifo::new(*limit, propagation, by_seconds)),
+            Queue::Unlimited => LinkKind::Fifo(Fifo::new(DropTail::default(), propagation)),
+            Queue::DropTail(limit) => LinkKind::Fifo(Fifo::new(*limit, propagation)),
             Queue::Port(port) => {
                 let state = PortState::new(&link.name, port, plan.groups.len(), propagation);
                 let mut state =

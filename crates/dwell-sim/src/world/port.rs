@@ -11,7 +11,7 @@ use dwell_policy::{
 };
 
 use crate::agenda::{Agenda, NEVER_NS};
-use crate::moment::{Moment, Span};
+use crate::moment::{Clock, Moment, Span};
 use crate::outcome::PortOutcome;
 use crate::plan::{CompressionModel, PortPlan, Window};
 use crate::world::World;
@@ -111,12 +111,12 @@ impl PortState {
 
     /// Updates the timer and the accounts of the queue after the port has done its part.
     #[inline]
-    fn settle(&mut self, agenda: &mut Agenda, now_ns: u64, window: Window) {
+    fn settle(&mut self, agenda: &mut Agenda, clock: Clock, now_ns: u64, window: Window) {
         if self.holds {
             let timer_ns = self.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
             if timer_ns != self.timer_ns {
                 self.timer_ns = timer_ns;
-                agenda.set(self.timer_actor, Moment::at(timer_ns));
+                agenda.set(self.timer_actor, clock.at(timer_ns));
             }
         }
         self.note_waiting(now_ns, window);
@@ -201,11 +201,11 @@ struct AtPort<'a> {
 impl dwell_drive::World for AtPort<'_> {
     #[inline]
     fn poll(&mut self) -> Option<Action> {
-        let World { links, agenda, now, window, check_invariants, .. } = &mut *self.world;
+        let World { links, agenda, clock, now, window, check_invariants, .. } = &mut *self.world;
         let LinkKind::Port(state) = &mut links[self.n as usize].kind else { return None };
         let action = state.port.poll(Instant::from_ns(now.ns));
         if action.is_none() {
-            state.settle(agenda, now.ns, *window);
+            state.settle(agenda, *clock, now.ns, *window);
             if *check_invariants {
                 state.port.assert_invariants();
             }
@@ -353,8 +353,9 @@ impl World {
         let (known, may_lose) = (link.path_is_known, link.losses.is_some());
         let LinkKind::Port(state) = &mut link.kind else { return };
         let state = &mut **state;
+        // ns-2 puts the arrival onto its agenda first.
+        let arrives = self.agenda.stamp(state.propagation.arrival(self.now, transmission));
         self.agenda.set(state.transmitter_actor, self.now.after(transmission));
-        let arrives = state.propagation.arrival(self.now, transmission);
         let frame = state.port.frame();
         let packets = frame.units.len() + frame.followers.len();
         if self.statistics.in_window(now_ns) {
@@ -370,7 +371,7 @@ impl World {
         if let [unit] = &frame.units[..] {
             let first = book.unit(unit, &frame.followers);
             if known || (!may_lose && book.is_at_last_hop(first)) {
-                return self.go_ahead(first, arrives);
+                return self.go_ahead(first, arrives.ns);
             }
             state.in_flight.push_back((arrives, first));
             return self.await_arrival(n);
@@ -387,7 +388,7 @@ impl World {
             }
         }
         if known {
-            self.follow_ahead(arrives);
+            self.follow_ahead(arrives.ns);
         } else {
             self.await_arrival(n);
         }
@@ -438,10 +439,10 @@ impl World {
     }
 
     /// Sends packets on their known path if it is known.
-    fn follow_ahead(&mut self, at: Moment) {
+    fn follow_ahead(&mut self, at_ns: u64) {
         let mut ahead = std::mem::take(&mut self.ahead);
         for id in ahead.drain(..) {
-            self.go_ahead(id, at);
+            self.go_ahead(id, at_ns);
         }
         self.ahead = ahead;
     }
@@ -456,7 +457,7 @@ impl World {
         };
         let Some(after_ns) = state.resend_after_ns else { return false };
         self.packets[id].hop -= hops;
-        let at = self.now.after(Span::of(after_ns));
+        let at = self.agenda.stamp(self.now.after(Span::of(after_ns)));
         state.lost.push_back((at, id));
         if state.lost.len() == 1 {
             self.agenda.set(state.resend_actor, at);

@@ -17,14 +17,14 @@ struct Jitter {
     kind: Kind,
     rng: Rng,
     /// The last arrival: no packet overtakes another.
-    last: Moment,
+    last_ns: u64,
 }
 
 impl Propagation {
     /// A delay of `least_ns` and what `jitter` adds by `rng`.
     pub(crate) fn new(least_ns: u64, jitter: Option<Kind>, rng: impl FnOnce() -> Rng) -> Self {
         let some = jitter.filter(|(Kind::Uniform(ns) | Kind::Exponential(ns))| *ns > 0);
-        let jitter = some.map(|kind| Box::new(Jitter { kind, rng: rng(), last: Moment::at(0) }));
+        let jitter = some.map(|kind| Box::new(Jitter { kind, rng: rng(), last_ns: 0 }));
         Self { least: Span::of(least_ns), jitter }
     }
 
@@ -40,22 +40,33 @@ impl Propagation {
         let arrives = begins.after(transmission.and(self.least));
         match &mut self.jitter {
             None => arrives,
-            Some(jitter) => jitter.arrival(arrives),
+            Some(jitter) => {
+                let later_ns = jitter.arrival_ns(arrives.ns) - arrives.ns;
+                arrives.after(Span::of(later_ns))
+            }
+        }
+    }
+
+    /// Returns the time of arrival of a packet whose transmission ends at this time.
+    #[inline]
+    pub(crate) fn arrival_ns(&mut self, end_ns: u64) -> u64 {
+        let arrives_ns = end_ns.saturating_add(self.least.ns);
+        match &mut self.jitter {
+            None => arrives_ns,
+            Some(jitter) => jitter.arrival_ns(arrives_ns),
         }
     }
 }
 
 impl Jitter {
-    fn arrival(&mut self, least: Moment) -> Moment {
+    /// Returns the time of arrival of a packet that would arrive at this time without jitter.
+    fn arrival_ns(&mut self, least_ns: u64) -> u64 {
         let more_ns = match self.kind {
             Kind::Uniform(most_ns) => self.rng.below(most_ns.saturating_add(1)),
             Kind::Exponential(mean_ns) => self.rng.exponential(mean_ns as f64) as u64,
         };
-        let arrives = least.after(Span::of(more_ns));
-        if arrives.ns > self.last.ns {
-            self.last = arrives;
-        }
-        self.last
+        self.last_ns = self.last_ns.max(least_ns.saturating_add(more_ns));
+        self.last_ns
     }
 }
 
@@ -66,8 +77,7 @@ mod tests {
     #[test]
     fn jitter_keeps_the_order() {
         let mut way = Propagation::new(100, Some(Kind::Uniform(50)), || Rng::from_seed(1));
-        let begins = (0..1000).map(|n| Moment::at(n * 10));
-        let arrivals: Vec<u64> = begins.map(|at| way.arrival(at, Span::of(5)).ns).collect();
+        let arrivals: Vec<u64> = (0..1000).map(|n| way.arrival_ns(n * 10 + 5)).collect();
         assert!(arrivals.is_sorted());
         for (n, &arrives_ns) in arrivals.iter().enumerate() {
             let least_ns = n as u64 * 10 + 105;

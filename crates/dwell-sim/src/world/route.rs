@@ -1,11 +1,16 @@
 //! Finds the links that need no events.
 
-use crate::plan::{Plan, Queue, Traffic};
+use crate::plan::{Plan, Queue, Ties, Traffic};
 use crate::world::link::{LinkKind, LinkState};
 
 /// Finds the links after which nothing can happen to a packet any more: its packets reach their
 /// receivers, or links without limit that nothing else feeds.
+///
+/// With ns-2's order there are none: it follows from when ns-2 would have put each event onto its agenda.
 pub(crate) fn mark_known_paths(plan: &Plan, links: &mut [LinkState]) {
+    if plan.ties == Ties::Ns2 {
+        return;
+    }
     let paths = Paths::new(plan);
     let mut answers = vec![Answer::Open; plan.links.len()];
     let known: Vec<bool> = (0..plan.links.len()).map(|n| paths.is_known(n, &mut answers)).collect();
@@ -132,6 +137,9 @@ pub(crate) fn is_received_ahead(plan: &Plan, uses: &[usize], n: usize) -> bool {
         !matches!(link.queue, Queue::Port(_)) && is_steady(link)
     };
     let Some(last) = flow.route.last().filter(|last| is_plain(last)) else { return false };
+    if plan.ties == Ties::Ns2 {
+        return false;
+    }
     // Units are opened at the end of a path, if not before.
     let is_alone = plan.links[*last].restored || flow.route.iter().all(is_plain);
     let answers = match &flow.traffic {
@@ -154,6 +162,9 @@ fn remember(links: &mut Vec<usize>, link: usize) {
 /// behind them at a time that is known when it leaves the source. `uses` has for each link the
 /// number of its places on paths.
 pub(crate) fn own_links(plan: &Plan, uses: &[usize], n: usize) -> usize {
+    if plan.ties == Ties::Ns2 {
+        return 0;
+    }
     let flow = &plan.flows[n];
     let is_own = |&&link: &&usize| {
         let at = &plan.links[link];

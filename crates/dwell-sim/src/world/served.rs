@@ -26,10 +26,17 @@ pub(crate) struct ServedState {
     waiting_since_ns: u64,
     waiting: u64,
     pub(crate) outcome: LinkOutcome,
+    /// True if somebody wants to know its outcome.
+    pub(crate) is_reported: bool,
 }
 
 impl ServedState {
-    pub(crate) fn new(name: &str, queue: Queue, propagation: Propagation) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        queue: Queue,
+        propagation: Propagation,
+        is_reported: bool,
+    ) -> Self {
         Self {
             queue,
             propagation,
@@ -43,11 +50,15 @@ impl ServedState {
                 has_queue: true,
                 ..LinkOutcome::default()
             },
+            is_reported,
         }
     }
 
     /// Integrates the number of waiting packets over time.
     fn count_waiting(&mut self, now_ns: u64, window: Window) {
+        if !self.is_reported {
+            return;
+        }
         let from_ns = self.waiting_since_ns.max(window.from_ns);
         let until_ns = now_ns.min(window.until_ns);
         if until_ns > from_ns {
@@ -111,12 +122,12 @@ impl World {
         state.count_waiting(now.ns, window);
         if let Some(packet) = next {
             state.is_busy = true;
-            if now.ns >= window.from_ns && now.ns < window.until_ns {
+            if state.is_reported && now.ns >= window.from_ns && now.ns < window.until_ns {
                 state.outcome.sent(now.ns - packet.since_ns, packet.bytes, packet.is_marked);
             }
             let transmission = link.transmission_from(now.ns, u64::from(packet.bytes));
             let LinkKind::Served(state) = &mut link.kind else { return };
-            let arrives = state.propagation.arrival(now, transmission);
+            let arrives = self.agenda.stamp(state.propagation.arrival(now, transmission));
             state.in_flight.push_back((arrives, packet.id));
             self.agenda.set(state.transmitter_actor, now.after(transmission));
             let (actor, next) = (link.pipe_actor, link.next_arrival());
@@ -175,7 +186,7 @@ impl World {
         let (bps, until_ns) = rate.at(now_ns);
         let actor = state.rate_actor;
         state.notify_rate(now_ns, bps);
-        let next = if until_ns == NEVER_NS { Moment::NEVER } else { Moment::at(until_ns) };
+        let next = if until_ns == NEVER_NS { Moment::NEVER } else { self.clock.at(until_ns) };
         self.agenda.set(actor, next);
         self.pump(n);
     }

@@ -11,7 +11,7 @@
 //! are drop-tail. Ports are called `in1`, `in2`, …; the link between the cores is `core`; the one
 //! group is `tcp`, or `all` for other traffic.
 
-use crate::plan::{Flow, Plan, Traffic};
+use crate::plan::{Flow, Plan, RandomSource, TcpStart, Traffic};
 use crate::scenario::error::Errors;
 use crate::scenario::section::Section;
 use crate::scenario::source::{self, Inputs};
@@ -138,6 +138,11 @@ fn build(
         flow.edge = ends.1 as u64;
         flow.group = group;
         flow.traffic = traffic.clone();
+        if let Traffic::Tcp(_, TcpStart { random: RandomSource::Ns2 { stream }, .. }) =
+            &mut flow.traffic
+        {
+            *stream = k as u64 + 1;
+        }
         if !is_tcp {
             flow.back.clear();
         }

@@ -3,7 +3,7 @@
 use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 
-use dwell_sim::plan::{DropTail, Flow, Group, Link, Plan, Queue, TcpStart, Traffic, Window};
+use dwell_sim::plan::{DropTail, Flow, Group, Link, Plan, Queue, RandomSource, TcpStart, Traffic, Window};
 use dwell_sim::tcp::TcpConfig;
 
 /// The number of edges on either side.
@@ -45,7 +45,7 @@ pub fn dumbbell(flows: usize, tcp: &TcpConfig) -> Plan {
             edge: (k / EDGES % EDGES) as u64,
             service: k as u64,
             hosts: k as u64,
-            traffic: Traffic::Tcp(*tcp, TcpStart { between_ns: (0, SECOND_NS) }),
+            traffic: Traffic::Tcp(*tcp, TcpStart { between_ns: (0, SECOND_NS), random: RandomSource::Own }),
         });
     }
     plan
