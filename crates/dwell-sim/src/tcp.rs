@@ -27,6 +27,7 @@ mod config;
 mod delivery;
 mod growth;
 mod maximum;
+mod reader;
 mod receiver;
 mod rto;
 mod sack1;
@@ -37,8 +38,9 @@ mod standard;
 mod ticks;
 
 pub use config::{Flavour, TcpConfig, TcpConfigError, WINDOW_MAX};
+pub use reader::Reading;
 pub use receiver::Receiver;
-pub use segment::{Ack, SACK_BLOCK_BYTES, SACK_BLOCKS_MAX, SackBlock, Segment};
+pub use segment::{Ack, SACK_BLOCK_BYTES, SACK_BLOCKS_MAX, SackBlock, Segment, WINDOW_WHOLE};
 pub use sender::{Counts, Sender};
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell_base::Rate;
 
 use crate::plan::{OnOff, RandomSource, TcpStart, Traffic};
-use crate::tcp::{Flavour, TcpConfig, WINDOW_MAX};
+use crate::tcp::{Flavour, Reading, TcpConfig, WINDOW_MAX};
 
 use super::error::Errors;
 use super::section::Section;
@@ -52,6 +52,8 @@ impl Kind {
                 "ecn",
                 "bytes",
                 "rto_min",
+                "read_rate",
+                "read_every",
                 "start",
                 "start_until",
                 "random",
@@ -136,6 +138,21 @@ fn on_off(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
         off_ns: off? as f64,
         random,
     }))
+}
+
+/// Reads how the receiver's program reads.
+fn reading(section: &Section<'_>, config: &TcpConfig, errors: &mut Errors) -> Option<Reading> {
+    let rate = section.get("read_rate", errors, value::rate);
+    let every_ns = section.get("read_every", errors, value::some_time_ns);
+    let Some(rate) = rate else {
+        if every_ns.is_some() {
+            section.fail("read_every", "says how often `read_rate` is made up for: set that, too", errors);
+        }
+        return None;
+    };
+    let data = config.segment_bytes.saturating_sub(config.header_bytes).max(1);
+    let packet_ns = rate.transmission_ns(u64::from(data)).max(1);
+    Some(Reading { packet_ns, every_ns: every_ns.unwrap_or(packet_ns) })
 }
 
 /// Reads where random numbers come from. The number of a stream follows from the flow's place.
@@ -284,6 +301,7 @@ fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
         config.rto_max_ns = config.rto_max_ns.max(least_ns);
     }
     let bytes = section.get("bytes", errors, |v| value::whole(v, 1..=TRANSFER_MAX));
+    config.reading = reading(section, &config, errors);
     let data = config.segment_bytes.saturating_sub(config.header_bytes).max(1);
     // Packet 0 is the SYN.
     config.packets = bytes.map(|bytes| bytes.div_ceil(u64::from(data)) + u64::from(config.syn));

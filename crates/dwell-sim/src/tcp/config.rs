@@ -1,5 +1,7 @@
 //! The parameters of a connection.
 
+use super::reader::Reading;
+
 /// The most packets that a window may be set to.
 pub const WINDOW_MAX: u32 = 1 << 20;
 
@@ -60,6 +62,8 @@ pub struct TcpConfig {
     pub seed: u64,
     /// The receiver answers every second packet, or after this time; `None`: each at once.
     pub delayed_ack_ns: Option<u64>,
+    /// The way in which the receiver's program reads; `None`: at once. Not for `Sack1`.
+    pub reading: Option<Reading>,
 }
 
 impl TcpConfig {
@@ -85,6 +89,7 @@ impl TcpConfig {
             ecn: false,
             seed: 0,
             delayed_ack_ns: None,
+            reading: None,
         }
     }
 
@@ -132,6 +137,10 @@ impl TcpConfig {
         wrong(self.initial_window >= 1, TcpConfigError::InitialWindow)?;
         wrong(self.packets != Some(0), TcpConfigError::Packets)?;
         wrong(!self.ecn || self.flavour != Flavour::Sack1, TcpConfigError::Ecn)?;
+        let is_slow = self.reading.is_some();
+        wrong(!is_slow || self.flavour != Flavour::Sack1, TcpConfigError::SlowReader)?;
+        let reads = self.reading.is_none_or(|r| r.packet_ns >= 1 && r.every_ns >= 1);
+        wrong(reads, TcpConfigError::Reading)?;
         wrong(self.tick_ns >= 1, TcpConfigError::Tick)?;
         wrong(self.rto_min_ns <= self.rto_max_ns && self.rto_max_ns >= 1, TcpConfigError::Rto)
     }
@@ -158,6 +167,12 @@ pub enum TcpConfigError {
     /// `ecn`.
     #[error("ns-2's sender takes no marks here: choose another flavour")]
     Ecn,
+    /// `reading` with ns-2's sender.
+    #[error("ns-2's sender knows a constant window only: choose another flavour")]
+    SlowReader,
+    /// `reading`.
+    #[error("a program that reads takes at least 1 ns for a packet, and comes at least 1 ns later")]
+    Reading,
     /// `tick_ns`.
     #[error("the timer's tick must be at least 1 ns")]
     Tick,

@@ -2,6 +2,7 @@
 
 use super::bits::RingBits;
 use super::config::{TcpConfig, TcpConfigError};
+use super::reader::Reader;
 use super::segment::{Ack, SACK_BLOCKS_MAX, SackBlock};
 
 /// The receiving end of a connection.
@@ -30,6 +31,8 @@ pub struct Receiver {
     was_marked: bool,
     /// The packet whose acknowledgement is being delayed, and until when.
     delayed: Option<Delayed>,
+    /// The program that reads, if it does not read at once.
+    reader: Option<Box<Reader>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,9 @@ impl Receiver {
             next_reported: 1,
             was_marked: false,
             delayed: None,
+            reader: config
+                .reading
+                .map(|reading| Box::new(Reader::new(reading, u64::from(config.window_packets)))),
         })
     }
 
@@ -72,6 +78,9 @@ impl Receiver {
         if sent_ns >= self.echo_ns && seq <= self.next_reported {
             self.echo_ns = sent_ns;
         }
+        if let Some(reader) = &mut self.reader {
+            reader.advance(now_ns, self.next);
+        }
         self.take(seq);
         if let Some(delay_ns) = self.delayed_ack_ns
             && self.may_delay(seq)
@@ -85,14 +94,23 @@ impl Receiver {
 
     /// Returns the time at which [`Self::on_timer`] is to be called.
     pub fn deadline(&self) -> Option<u64> {
-        self.delayed.map(|delayed| delayed.until_ns)
+        let delayed = self.delayed.map(|delayed| delayed.until_ns);
+        let visit = self.reader.as_ref().and_then(|reader| reader.deadline(self.next));
+        delayed.into_iter().chain(visit).min()
     }
 
-    /// Returns the acknowledgement that was delayed until `now_ns`; nothing if it is not
-    /// time.
+    /// Returns the acknowledgement that was delayed until `now_ns`, or one that says that there is room again;
+    /// nothing if it is not time.
     pub fn on_timer(&mut self, now_ns: u64) -> Option<Ack> {
-        let delayed = self.delayed.take_if(|delayed| delayed.until_ns <= now_ns)?;
-        Some(self.answer(delayed.seq))
+        let mut has_news = false;
+        if let Some(reader) = &mut self.reader {
+            reader.advance(now_ns, self.next);
+            has_news = reader.has_news(self.next);
+        }
+        match self.delayed.take_if(|delayed| delayed.until_ns <= now_ns || has_news) {
+            Some(delayed) => Some(self.answer(delayed.seq)),
+            None => has_news.then(|| self.answer(self.next.saturating_sub(1))),
+        }
     }
 
     /// All packets before this one have arrived.
@@ -102,6 +120,9 @@ impl Receiver {
 
     /// Notes that `seq` has arrived, unless it is beyond the window.
     fn take(&mut self, seq: u64) {
+        if self.reader.as_ref().is_some_and(|reader| !reader.takes(seq)) {
+            return;
+        }
         if seq == self.next && self.end == self.next {
             self.next += 1;
             self.end = self.next;
@@ -130,6 +151,9 @@ impl Receiver {
     fn answer(&mut self, seq: u64) -> Ack {
         let mut ack = Ack::new(self.next, self.echo_ns, self.ack_bytes);
         ack.ecn_echo = std::mem::take(&mut self.was_marked);
+        if let Some(reader) = &mut self.reader {
+            ack.window = reader.window(self.next);
+        }
         self.next_reported = self.next;
         if self.next < self.end {
             self.report_blocks(seq, &mut ack);

@@ -6,6 +6,9 @@ pub const SACK_BLOCKS_MAX: usize = 3;
 /// The size of a block in an acknowledgement: two sequence numbers of 4 bytes.
 pub const SACK_BLOCK_BYTES: u32 = 8;
 
+/// The window of a receiver whose program reads at once.
+pub const WINDOW_WHOLE: u32 = u32::MAX;
+
 /// A packet of data that the sender wants sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -33,7 +36,7 @@ impl SackBlock {
     }
 }
 
-/// An acknowledgement. Many are in flight at a time: 48 bytes.
+/// An acknowledgement. Many are in flight at a time: 56 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
     /// The next packet that the receiver waits for; all before it have arrived.
@@ -43,6 +46,9 @@ pub struct Ack {
     pub echo_ns: u64,
     /// Its size on the wire.
     pub bytes: u32,
+    /// The packets from `cumulative` on for which the receiver has room; [`WINDOW_WHOLE`]: as many as its
+    /// buffer holds.
+    pub window: u32,
     /// True if a packet that it answers was marked.
     pub ecn_echo: bool,
     blocks_len: u8,
@@ -54,7 +60,8 @@ impl Ack {
     /// An acknowledgement without blocks.
     pub const fn new(cumulative: u64, echo_ns: u64, bytes: u32) -> Self {
         let blocks = [(0, 0); SACK_BLOCKS_MAX];
-        Self { cumulative, echo_ns, bytes, ecn_echo: false, blocks_len: 0, blocks }
+        let window = WINDOW_WHOLE;
+        Self { cumulative, echo_ns, bytes, window, ecn_echo: false, blocks_len: 0, blocks }
     }
 
     /// Adds a block and its bytes. A block that does not lie beyond `cumulative`, lies

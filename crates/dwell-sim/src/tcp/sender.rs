@@ -26,6 +26,7 @@ pub struct Sender {
     counts: Counts,
     segment_bytes: u32,
     first_bytes: u32,
+    header_bytes: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -61,6 +62,7 @@ impl Sender {
             counts: Counts::default(),
             segment_bytes: config.segment_bytes,
             first_bytes: if config.syn { config.header_bytes } else { config.segment_bytes },
+            header_bytes: config.header_bytes,
         })
     }
 
@@ -81,6 +83,11 @@ impl Sender {
         if timeout_ns.is_none_or(|deadline_ns| now_ns < deadline_ns) {
             return; // a packet may be sent now, perhaps
         }
+        if let Engine::Standard(engine) = &mut self.engine
+            && engine.is_blocked()
+        {
+            return engine.ask(now_ns);
+        }
         self.counts.timeouts += 1;
         either!(&mut self.engine, engine => engine.on_timeout(now_ns));
     }
@@ -98,6 +105,11 @@ impl Sender {
 
     /// Returns the next packet to send now. To be called after every event until there is none.
     pub fn next_segment(&mut self, now_ns: u64) -> Option<Segment> {
+        if let Engine::Standard(engine) = &mut self.engine
+            && let Some(seq) = engine.take_probe()
+        {
+            return Some(Segment { seq, bytes: self.header_bytes, retransmission: true });
+        }
         let (seq, retransmission) =
             either!(&mut self.engine, engine => engine.next_segment(now_ns))?;
         self.counts.segments += 1;

@@ -15,11 +15,21 @@ use super::segment::Ack;
 
 /// A packet is lost if this many after it have arrived.
 const REORDERING_MAX: u32 = 3;
+/// The longest time between two questions for the receiver's window.
+const PROBE_NS_MAX: u64 = 60_000_000_000;
 
 /// The state of a sender.
 #[derive(Clone, Debug)]
 pub(super) struct Standard {
     window_packets: u64,
+    /// One past the last packet for which the receiver has room.
+    edge: u64,
+    /// The packet that asks the receiver whether it has room again.
+    probe: Option<u64>,
+    /// The number of times that it was asked in vain.
+    probes: u32,
+    /// True if the timer is that of the next question.
+    asks: bool,
     initial_window: u32,
     grow_after_syn: bool,
     limited_transmit: bool,
@@ -67,6 +77,10 @@ impl Standard {
         let threshold = config.initial_threshold.unwrap_or(config.window_packets);
         Self {
             window_packets: u64::from(config.window_packets),
+            edge: u64::from(config.window_packets),
+            probe: None,
+            probes: 0,
+            asks: false,
             initial_window: config.initial_window,
             grow_after_syn: config.syn,
             limited_transmit: config.limited_transmit,
@@ -135,6 +149,8 @@ impl Standard {
         }
         let in_flight = self.bbr.as_ref().map_or(0, |_| self.pipe());
         let newly = ack.cumulative.saturating_sub(self.acked);
+        let room = u64::from(ack.window).min(self.window_packets);
+        self.edge = self.edge.max(ack.cumulative + room);
         if newly > 0 {
             self.advance(now_ns, ack);
         }
@@ -154,6 +170,35 @@ impl Standard {
             self.pace(now_ns, ack, (in_flight, lost_to));
         }
         self.filling = true;
+        if self.is_blocked() && !self.asks {
+            self.ask_later(now_ns);
+        } else if self.asks && !self.is_blocked() {
+            (self.asks, self.probes, self.deadline_ns) = (false, 0, None);
+        }
+    }
+
+    /// Returns true if only the receiver's window keeps it from sending: nothing is under way, so that nobody would
+    /// tell it if it did not ask (RFC 9293, section 3.8.6.1).
+    pub(super) fn is_blocked(&self) -> bool {
+        self.acked == self.sent_end && self.sent_end >= self.edge && self.sent_end < self.data_end
+    }
+
+    fn ask_later(&mut self, now_ns: u64) {
+        let wait_ns = self.rto.timeout_ns().saturating_mul(1 << self.probes.min(16));
+        self.deadline_ns = Some(now_ns.saturating_add(wait_ns.min(PROBE_NS_MAX)));
+        self.asks = true;
+    }
+
+    /// Asks the receiver whether it has room: with a packet that it has already.
+    pub(super) fn ask(&mut self, now_ns: u64) {
+        self.probe = Some(self.acked.saturating_sub(1));
+        self.probes += 1;
+        self.ask_later(now_ns);
+    }
+
+    /// Returns the packet that asks, once.
+    pub(super) fn take_probe(&mut self) -> Option<u64> {
+        self.probe.take()
     }
 
     /// Lets BBR know of an acknowledgement; `in_flight` and `lost_to` are from before it.
@@ -301,7 +346,7 @@ impl Standard {
         {
             return Some(gap);
         }
-        let limit = self.data_end.min(self.acked + self.window_packets);
+        let limit = self.data_end.min(self.edge);
         (self.sent_end < limit).then_some(self.sent_end)
     }
 

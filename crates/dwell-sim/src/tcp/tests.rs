@@ -122,6 +122,12 @@ impl Transfer {
     fn drain(&mut self, now_ns: u64) {
         while let Some(segment) = self.sender.next_segment(now_ns) {
             let window = u64::from(self.config.window_packets);
+            if segment.bytes == self.config.header_bytes && segment.seq < self.sender.acked() {
+                // It asks whether there is room again.
+                assert!(self.config.reading.is_some());
+                self.carry(now_ns, What::Data { seq: segment.seq, sent_ns: now_ns });
+                continue;
+            }
             assert!(segment.seq >= self.sender.acked(), "{segment:?} is acknowledged");
             assert!(segment.seq < self.sender.acked() + window, "{segment:?} beyond the window");
             let before = std::mem::replace(&mut self.sent[segment.seq as usize], true);
@@ -156,6 +162,7 @@ proptest! {
         syn in any::<bool>(),
         limited_transmit in any::<bool>(),
         delayed_ack_ns in prop::option::of(1..200 * MS),
+        reading in prop::option::of((1..20 * MS, 1..200 * MS)),
         loss in 0.0..0.3f64,
         doubling in 0.0..0.3f64,
         jitter_ns in 0..20 * MS,
@@ -168,6 +175,9 @@ proptest! {
             syn,
             limited_transmit,
             delayed_ack_ns,
+            reading: reading
+                .filter(|_| flavour != Flavour::Sack1)
+                .map(|(packet_ns, every_ns)| Reading { packet_ns, every_ns }),
             ..TcpConfig::of(flavour)
         };
         Transfer::new(config, Path { loss, doubling, jitter_ns, seed }).run();
@@ -227,5 +237,32 @@ fn bad_parameters_are_reported() {
     assert_eq!(error(TcpConfig { packets: Some(0), ..good }), TcpConfigError::Packets);
     assert_eq!(error(TcpConfig { tick_ns: 0, ..good }), TcpConfigError::Tick);
     assert_eq!(error(TcpConfig { rto_max_ns: 1, ..good }), TcpConfigError::Rto);
+    let reading = Some(Reading { packet_ns: 1, every_ns: 1 });
+    assert_eq!(error(TcpConfig { reading, ..good }), TcpConfigError::SlowReader);
+    let reading = Some(Reading { packet_ns: 0, every_ns: 1 });
+    assert_eq!(error(TcpConfig { reading, ..TcpConfig::cubic() }), TcpConfigError::Reading);
     assert!(Receiver::new(&TcpConfig { tick_ns: 0, ..good }).is_err());
+}
+
+/// A buffer that is full is read at once, seldom: nothing is under way meanwhile, and the window opens again though its
+/// news may be lost.
+#[test]
+fn a_window_that_closes_opens_again() {
+    let transfer = |loss: f64| {
+        let config = TcpConfig {
+            packets: Some(101),
+            window_packets: 10,
+            reading: Some(Reading { packet_ns: MS, every_ns: 1_000 * MS }),
+            ..TcpConfig::new_reno()
+        };
+        let mut transfer =
+            Transfer::new(config, Path { loss, doubling: 0.0, jitter_ns: 0, seed: 3 });
+        (transfer.run(), transfer.sender.counts())
+    };
+    // 101 packets, ten of which fit between two visits, of which the first is after a second.
+    let (took_ns, counts) = transfer(0.0);
+    assert_eq!(took_ns / (1_000 * MS), 10);
+    assert_eq!((counts.retransmissions, counts.timeouts), (0, 0));
+    let (took_ns, _) = transfer(0.3);
+    assert!(took_ns > 10_000 * MS);
 }

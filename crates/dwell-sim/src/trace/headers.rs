@@ -32,14 +32,16 @@ pub(super) fn write(seen: &Seen, data_bytes: u32, frame: &mut Vec<u8>) {
         What::Segment { number, .. } => {
             let flags = if number == 0 { FIN_SYN } else { ACK };
             let seq = sequence(number, data_bytes);
-            tcp(frame, (port, SERVICE_PORT), (seq, u32::from(number > 0)), flags, &[]);
+            tcp(frame, (port, SERVICE_PORT), (seq, u32::from(number > 0)), (flags, u16::MAX), &[]);
         }
         What::Acknowledgement(ack) => {
             let flags = if ack.cumulative == 1 { ACK | FIN_SYN } else { ACK };
             let flags = flags | if ack.ecn_echo { ECN_ECHO } else { 0 };
             let (seq, options) = (u32::from(ack.cumulative > 1), sack(&ack, data_bytes));
             let acknowledged = sequence(ack.cumulative, data_bytes);
-            tcp(frame, (SERVICE_PORT, port), (seq, acknowledged), flags, &options);
+            let room = u64::from(ack.window) * u64::from(data_bytes);
+            let window = u16::try_from(room).unwrap_or(u16::MAX);
+            tcp(frame, (SERVICE_PORT, port), (seq, acknowledged), (flags, window), &options);
         }
     }
     // Lengths are those on the link, but for a frame that is shorter than its headers.
@@ -79,14 +81,16 @@ fn tcp(
     frame: &mut Vec<u8>,
     (from, to): (u16, u16),
     (seq, ack): (u32, u32),
-    flags: u8,
+    (flags, window): (u8, u16),
     options: &[u8],
 ) {
     frame.extend(from.to_be_bytes());
     frame.extend(to.to_be_bytes());
     frame.extend(seq.to_be_bytes());
     frame.extend(ack.to_be_bytes());
-    frame.extend([((20 + options.len()) as u8 / 4) << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    frame.extend([((20 + options.len()) as u8 / 4) << 4, flags]);
+    frame.extend(window.to_be_bytes());
+    frame.extend([0; 4]);
     frame.extend_from_slice(options);
 }
 

@@ -351,9 +351,12 @@ impl World {
         {
             self.statistics.completed(group, began_ns, at_ns);
         }
-        match ack {
-            Some(ack) => self.answer(n, ack, at_ns),
-            None => self.pump_connection(n), // the timer of a delayed one
+        let has_timer = connection.receiver.deadline().is_some();
+        if let Some(ack) = ack {
+            self.answer(n, ack, at_ns);
+        }
+        if has_timer {
+            self.pump_connection(n); // of a delayed one, or of a program that reads
         }
     }
 

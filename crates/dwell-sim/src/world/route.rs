@@ -145,7 +145,8 @@ pub(crate) fn is_received_ahead(plan: &Plan, uses: &[usize], n: usize) -> bool {
     let answers = match &flow.traffic {
         Traffic::Tcp(config, _) => {
             let is_own = |link: &usize| is_plain(link) && uses[*link] == 1;
-            config.delayed_ack_ns.is_none() && flow.back.first().is_some_and(is_own)
+            let has_timer = config.delayed_ack_ns.is_some() || config.reading.is_some();
+            !has_timer && flow.back.first().is_some_and(is_own)
         }
         _ => true,
     };

@@ -166,3 +166,16 @@ fn worked_scenarios_run_and_deliver() {
         }
     }
 }
+
+#[test]
+fn a_program_that_reads_slowly_is_what_limits_a_connection() {
+    let rate = |more: &str| run("", &tcp("cubic", more))["throughput_bps"];
+    // Of 1,500 bytes on the link 1,460 are read.
+    let slow = rate("window = 64\nread_rate = \"2mbit\"");
+    assert!((slow / (2e6 * 1_500.0 / 1_460.0) - 1.0).abs() < 0.01, "{slow}");
+    // Twenty packets for each visit, four times a second.
+    let seldom = rate("window = 20\nread_rate = \"9mbit\"\nread_every = \"250ms\"");
+    assert!((seldom / (80.0 * 12_000.0) - 1.0).abs() < 0.05, "{seldom}");
+    let fast = rate("window = 64\nread_rate = \"1gbit\"");
+    assert!(fast > 9.5e6, "{fast}");
+}

@@ -1,0 +1,117 @@
+//! The program behind a receiver, which reads what has arrived in order, and what room it leaves in the buffer.
+
+/// The way in which a program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The time that it takes for a packet. At least 1.
+    pub packet_ns: u64,
+    /// It comes back for more so often, and reads as much as it would have read by then. At least 1.
+    pub every_ns: u64,
+}
+
+/// A program that reads, and the window that it leaves to the sender.
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    reading: Reading,
+    buffer_packets: u64,
+    /// All packets before it have been read.
+    read: u64,
+    /// One past the last packet that the sender knows to be welcome.
+    edge: u64,
+    /// The number of times that it has come so far.
+    visits: u64,
+    /// The time that it has for packets which it has not read yet.
+    credit_ns: u64,
+}
+
+impl Reader {
+    pub(super) fn new(reading: Reading, buffer_packets: u64) -> Self {
+        Self { reading, buffer_packets, read: 0, edge: buffer_packets, visits: 0, credit_ns: 0 }
+    }
+
+    /// Reads what it has read by now, of all packets before `next`.
+    pub(super) fn advance(&mut self, now_ns: u64, next: u64) {
+        let visits = now_ns / self.reading.every_ns;
+        let gained_ns = (visits - self.visits).saturating_mul(self.reading.every_ns);
+        self.visits = visits;
+        self.credit_ns = self.credit_ns.saturating_add(gained_ns);
+        let packets = (self.credit_ns / self.reading.packet_ns).min(next - self.read);
+        self.read += packets;
+        self.credit_ns -= packets * self.reading.packet_ns;
+        if self.read == next {
+            self.credit_ns = 0; // time without work is no time for later work
+        }
+    }
+
+    /// Returns the time of its next visit, if anything waits for it.
+    pub(super) fn deadline(&self, next: u64) -> Option<u64> {
+        (self.read < next).then(|| (self.visits + 1).saturating_mul(self.reading.every_ns))
+    }
+
+    /// Returns true if there is room for this packet.
+    pub(super) fn takes(&self, seq: u64) -> bool {
+        seq < self.read + self.buffer_packets
+    }
+
+    /// Returns true if the sender should hear of the room that there is now: twice of what it knows of, as in
+    /// Linux.
+    pub(super) fn has_news(&self, next: u64) -> bool {
+        let known = self.edge.saturating_sub(next);
+        let room = (self.read + self.buffer_packets).saturating_sub(next);
+        room > known && room >= 2 * known
+    }
+
+    /// Returns the room beyond `next`, of which the sender is going to hear. It never shrinks from the right.
+    pub(super) fn window(&mut self, next: u64) -> u32 {
+        self.edge = self.edge.max(self.read + self.buffer_packets);
+        u32::try_from(self.edge - next).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(packet_ns: u64, every_ns: u64) -> Reader {
+        Reader::new(Reading { packet_ns, every_ns }, 10)
+    }
+
+    #[test]
+    fn it_reads_at_its_rate_and_saves_no_time_up() {
+        let mut reader = reader(10, 10);
+        reader.advance(95, 0);
+        assert_eq!(reader.deadline(0), None);
+        assert_eq!((reader.read, reader.deadline(4)), (0, Some(100)));
+        reader.advance(100, 4);
+        assert_eq!(reader.read, 1);
+        reader.advance(125, 4);
+        assert_eq!((reader.read, reader.window(4)), (3, 9));
+        reader.advance(1_000, 4);
+        assert_eq!((reader.read, reader.credit_ns), (4, 0));
+    }
+
+    #[test]
+    fn one_that_comes_seldom_reads_much_at_once() {
+        let mut reader = reader(10, 100);
+        reader.advance(99, 10);
+        assert_eq!((reader.read, reader.window(10)), (0, 0));
+        assert!(!reader.takes(10) && !reader.has_news(10));
+        reader.advance(100, 10);
+        assert_eq!(reader.read, 10);
+        assert!(reader.takes(10) && reader.takes(19) && !reader.takes(20));
+        assert!(reader.has_news(10));
+        assert_eq!(reader.window(10), 10);
+        assert!(!reader.has_news(10));
+    }
+
+    #[test]
+    fn small_changes_of_an_open_window_are_no_news() {
+        let mut reader = reader(10, 10);
+        assert_eq!(reader.window(4), 6);
+        reader.advance(30, 4);
+        assert!(!reader.has_news(4), "9 are not twice 6");
+        assert_eq!(reader.window(8), 5);
+        reader.advance(60, 8);
+        assert!(!reader.has_news(8), "8 are not twice 5");
+    }
+}
