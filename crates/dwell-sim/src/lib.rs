@@ -17,6 +17,7 @@ pub mod outcome;
 pub mod plan;
 pub mod results;
 pub mod scenario;
+pub mod series;
 pub mod source;
 pub mod tcp;
 pub mod trace;

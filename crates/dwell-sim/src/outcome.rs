@@ -74,12 +74,29 @@ pub struct Bin {
     pub dropped: u64,
     /// Packets that arrived.
     pub delivered: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes that arrived.
+    pub delivered_bytes: u64,
+    /// Bytes on the wire of what was acknowledged, by the time of that.
+    pub acknowledged_bytes: u64,
     /// Packets that waited too long.
     pub late: u64,
     /// Sum of the delays.
     pub delay_sum_ns: u64,
     /// The largest delay.
     pub delay_max_ns: u64,
+}
+
+/// One bin of the time line of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkBin {
+    /// The number of waiting packets, integrated, in packet nanoseconds.
+    pub waiting_area: u64,
+    /// Bytes whose transmission began.
+    pub sent_bytes: u64,
+    /// Packets that the queue dropped.
+    pub dropped: u64,
 }
 
 /// Count, sum, minimum and maximum of nanoseconds.
@@ -145,6 +162,8 @@ pub struct LinkOutcome {
     pub waiting_area: u128,
     /// Most packets waiting.
     pub waiting_max: u64,
+    /// The time line, from the beginning of the run.
+    pub bins: Vec<LinkBin>,
 }
 
 impl LinkOutcome {
@@ -205,6 +224,8 @@ pub struct PortOutcome {
     pub waiting_area: u64,
     /// Most packets waiting within the window.
     pub waiting_max: u64,
+    /// The time line, from the beginning of the run.
+    pub bins: Vec<LinkBin>,
     /// The port's own accounts, of the whole run.
     pub accounts: Accounts,
 }

@@ -42,6 +42,7 @@ mod route;
 mod served;
 mod sighting;
 mod statistics;
+mod timeline;
 mod varying;
 
 pub use contents::{Content, Contents, Described};

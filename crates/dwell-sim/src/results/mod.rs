@@ -23,4 +23,4 @@ pub use page::page;
 pub use record::{Run, RunRecord, Task, json};
 pub use store::{Dropped, Store, line};
 pub use summary::Summary;
-pub use tables::{csv, table};
+pub use tables::{csv, series_csv, table};

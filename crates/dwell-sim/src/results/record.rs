@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::effort::packet_hops;
-use crate::outcome::{Bin, GroupOutcome, Outcome};
+use crate::outcome::Outcome;
 use crate::plan::PlanError;
 use crate::scenario::{FigureKind, Point, RunKey, Scenario, Value};
-use crate::world::{EXCESS_BIN_NS, World};
+use crate::series::series;
+use crate::world::World;
 
 /// One run and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +28,7 @@ pub struct RunRecord {
     pub source_packets: u64,
     /// All single numbers, by name.
     pub metrics: BTreeMap<String, f64>,
-    /// Time lines and histograms that a figure asked for: pairs of x and y.
+    /// Time lines and histograms that the scenario or a figure asked for: pairs of x and y.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<(f64, f64)>>,
 }
@@ -122,8 +123,14 @@ impl<'s> Run<'s> {
             code: self.code.to_owned(),
             source_packets: outcome.source_packets,
             metrics: outcome.metrics(),
-            series: series(outcome, point.plan.bin_ns, &self.wanted),
+            series: self.series(outcome),
         }
+    }
+
+    fn series(&self, outcome: &Outcome) -> BTreeMap<String, Vec<(f64, f64)>> {
+        let bin_ns = self.task.point.plan.bin_ns;
+        let found = |name: &String| Some((name.clone(), series(outcome, bin_ns, name)?));
+        self.wanted.iter().filter_map(found).collect()
     }
 
     /// Returns true if `record` has all the series that the figures need of this run.
@@ -132,69 +139,15 @@ impl<'s> Run<'s> {
     }
 }
 
-/// Returns the series that the scenario's figures draw.
+/// Returns the series that the scenario asks for, and those that its figures draw.
 fn wanted_series(scenario: &Scenario) -> BTreeSet<String> {
     scenario
         .figures
         .iter()
         .filter(|figure| matches!(figure.kind, FigureKind::Timeline | FigureKind::Cdf))
         .flat_map(|figure| figure.y.iter().flat_map(|(_, y)| y.names()))
+        .chain(scenario.series.iter().map(String::as_str))
         .map(str::to_owned)
-        .collect()
-}
-
-/// Returns series of a group G: `G.delay_mean_s`, `G.delay_max_s`, `G.discard` and `G.late_share`
-/// by time of sending in seconds; and the distributions `G.excess_s`, late packets by how late they were, and
-/// `G.delay_s`.
-fn series(
-    outcome: &Outcome,
-    bin_ns: Option<u64>,
-    wanted: &BTreeSet<String>,
-) -> BTreeMap<String, Vec<(f64, f64)>> {
-    let mut out = BTreeMap::new();
-    for name in wanted {
-        let Some((group, quantity)) = name.rsplit_once('.') else { continue };
-        let Some(group) = outcome.groups.iter().find(|known| known.name == group) else { continue };
-        let points = match quantity {
-            "excess_s" => Some(excess(group)),
-            "delay_s" => Some(delays(group)),
-            _ => bin_ns.and_then(|bin_ns| timeline(group, quantity, bin_ns)),
-        };
-        if let Some(points) = points {
-            out.insert(name.clone(), points);
-        }
-    }
-    out
-}
-
-fn timeline(group: &GroupOutcome, quantity: &str, bin_ns: u64) -> Option<Vec<(f64, f64)>> {
-    let value: fn(&Bin) -> Option<f64> = match quantity {
-        "delay_mean_s" => |bin| share(bin.delay_sum_ns, bin.delivered).map(|ns| ns / 1e9),
-        "delay_max_s" => |bin| (bin.delivered > 0).then(|| bin.delay_max_ns as f64 / 1e9),
-        "discard" => |bin| share(bin.dropped, bin.sent),
-        "late_share" => |bin| share(bin.late, bin.delivered),
-        _ => return None,
-    };
-    let middle_s = |index: usize| (index as f64 + 0.5) * bin_ns as f64 / 1e9;
-    let bins = group.bins.iter().enumerate();
-    Some(bins.filter_map(|(index, bin)| Some((middle_s(index), value(bin)?))).collect())
-}
-
-fn share(part: u64, of: u64) -> Option<f64> {
-    (of > 0).then(|| part as f64 / of as f64)
-}
-
-fn delays(group: &GroupOutcome) -> Vec<(f64, f64)> {
-    let in_seconds = |(ns, count): (u64, u64)| (ns as f64 / 1e9, count as f64);
-    group.delays.recorded().map(in_seconds).collect()
-}
-
-fn excess(group: &GroupOutcome) -> Vec<(f64, f64)> {
-    let upper_s = |index: usize| (index as f64 + 1.0) * EXCESS_BIN_NS as f64 / 1e9;
-    let in_time = group.delivered.saturating_sub(group.late);
-    let late = group.excess_bins.iter().enumerate().filter(|(_, count)| **count > 0);
-    std::iter::once((0.0, in_time as f64))
-        .chain(late.map(|(index, &count)| (upper_s(index), count as f64)))
         .collect()
 }
 

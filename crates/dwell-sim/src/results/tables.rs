@@ -28,6 +28,34 @@ pub fn csv(evaluations: &[Evaluation<'_>]) -> Records {
     records
 }
 
+/// A row for each value of each series: scenario, swept values, seed, name of the series, x and y. None if no run has
+/// any.
+pub fn series_csv(evaluations: &[Evaluation<'_>]) -> Option<Records> {
+    let mut records = Records::new(["scenario", "seed", "key"]);
+    let mut has_any = false;
+    for evaluation in evaluations {
+        let runs = evaluation.points().flat_map(|(point, runs)| runs.iter().map(move |r| (point, r)));
+        for (point, run) in runs {
+            let swept = point
+                .values
+                .iter()
+                .map(|(key, value)| (key.clone(), Cell::Text(value.shown())));
+            let first: Vec<_> =
+                first_cells(&evaluation.scenario.id, run).into_iter().chain(swept).collect();
+            for (name, points) in &run.series {
+                for &(x, y) in points {
+                    let name = ("series".to_owned(), Cell::Text(name.clone()));
+                    let values =
+                        [name, ("x".to_owned(), Cell::Number(x)), ("y".to_owned(), Cell::Number(y))];
+                    records.record(first.iter().cloned().chain(values));
+                    has_any = true;
+                }
+            }
+        }
+    }
+    has_any.then_some(records)
+}
+
 fn first_cells(scenario: &str, run: &RunRecord) -> Vec<(String, Cell)> {
     vec![
         ("scenario".to_owned(), Cell::Text(scenario.to_owned())),

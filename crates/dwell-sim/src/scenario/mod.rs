@@ -100,6 +100,8 @@ pub struct Scenario {
     pub points: Vec<Point>,
     /// Its figures.
     pub figures: Vec<Figure>,
+    /// The names of series that its results keep of each run.
+    pub series: Vec<String>,
     /// The papers' claims about its results.
     pub papers: Vec<PaperValue>,
 }
@@ -236,6 +238,7 @@ fn parse(
     let papers = view::take_papers(&mut tree, errors);
     let about = about(&mut tree, errors);
     run::apply_quick(&mut tree, options.is_quick, errors);
+    let series = run::take_series(&mut tree, errors);
     let settings = settable(&options.settings, errors);
     sweep::apply(&settings, &mut tree, &mut sweeps, errors);
     refuse_unknown_tables(&tree, errors);
@@ -243,7 +246,8 @@ fn parse(
     let points: Vec<Point> =
         steps.into_iter().filter_map(|step| point(&tree, step, inputs, errors)).collect();
     refuse_unknown_conditions(&points, &figures, &papers, errors);
-    let scenario = Scenario { id: id.to_owned(), about, points, figures, papers };
+    refuse_unknown_series(&points, &series, errors);
+    let scenario = Scenario { id: id.to_owned(), about, points, figures, series, papers };
     (!scenario.points.is_empty()).then_some(scenario)
 }
 
@@ -334,6 +338,16 @@ fn point(
         runs,
         tree,
     })
+}
+
+/// Refuses series that no run has.
+fn refuse_unknown_series(points: &[Point], series: &[String], errors: &mut Errors) {
+    for name in series {
+        let found = points.iter().map(|point| crate::series::check(&point.plan, name));
+        if let Some(message) = found.reduce(|one, other| one.or(other)).and_then(Result::err) {
+            errors.add(None, Some("run.series".to_owned()), message);
+        }
+    }
 }
 
 /// Refuses conditions of figures and paper values that no point can meet.

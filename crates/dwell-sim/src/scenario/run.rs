@@ -37,7 +37,7 @@ pub struct Runs {
     pub ties: Ties,
 }
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "warm_up",
     "measure",
     "drain",
@@ -48,6 +48,7 @@ const KEYS: [&str; 10] = [
     "ties",
     "jitter",
     "quick",
+    "series",
 ];
 
 /// The jitter if none is given: less than any transmission, and more than what clocks differ by.
@@ -76,6 +77,20 @@ pub(super) fn apply_quick(tree: &mut Table, is_quick: bool, errors: &mut Errors)
     tree.edit("run", |run| {
         run.remove("quick");
     });
+}
+
+/// Takes the names of the series that results keep out of `[run]`: they make no run different.
+pub(super) fn take_series(tree: &mut Table, errors: &mut Errors) -> Vec<String> {
+    let mut series = Vec::new();
+    if tree.at("run.series").is_some()
+        && let Some(section) = Section::of(tree, "run", errors)
+    {
+        series = section.list("series", "[\"tcp.throughput_bps\"]", errors, value::text).unwrap_or_default();
+    }
+    tree.edit("run", |run| {
+        run.remove("series");
+    });
+    series
 }
 
 /// Reads `[run]`.

@@ -99,7 +99,8 @@ pub(crate) fn links(plan: &Plan, seed: u64) -> Result<Vec<LinkState>, PlanError>
         let is_served = is_reported || is_in_seconds;
         let served = |queue, propagation| {
             let is_reported = is_reported || matches!(link.queue, Queue::Managed(_));
-            let state = ServedState::new(&link.name, queue, propagation, is_reported);
+            let bin_ns = plan.bin_ns;
+            let state = ServedState::new(&link.name, queue, propagation, is_reported, bin_ns);
             LinkKind::Served(Box::new(state))
         };
         let kind = match &link.queue {
@@ -113,7 +114,8 @@ pub(crate) fn links(plan: &Plan, seed: u64) -> Result<Vec<LinkState>, PlanError>
             Queue::Unlimited => LinkKind::Fifo(Fifo::new(DropTail::default(), propagation)),
             Queue::DropTail(limit) => LinkKind::Fifo(Fifo::new(*limit, propagation)),
             Queue::Port(port) => {
-                let state = PortState::new(&link.name, port, plan.groups.len(), propagation);
+                let of = (plan.groups.len(), plan.bin_ns);
+                let state = PortState::new(&link.name, port, of, propagation);
                 let mut state =
                     state.map_err(|source| PlanError::Port { link: link.name.clone(), source })?;
                 state.known_rate.clone_from(&varying);

@@ -21,6 +21,7 @@ use crate::world::link::LinkKind;
 use crate::world::packets::{NONE, Packets, UNCOMPRESSED};
 use crate::world::propagation::Propagation;
 use crate::world::statistics::Statistics;
+use crate::world::timeline::Timeline;
 use crate::world::varying::Varying;
 
 /// A port, its compression, and the units in flight behind it.
@@ -49,6 +50,7 @@ pub(crate) struct PortState {
     /// The time since which this number of packets waits.
     waiting_since_ns: u64,
     waiting: u64,
+    timeline: Timeline,
     outcome: PortOutcome,
 }
 
@@ -56,7 +58,7 @@ impl PortState {
     pub(crate) fn new(
         name: &str,
         plan: &PortPlan,
-        groups: usize,
+        (groups, bin_ns): (usize, Option<u64>),
         propagation: Propagation,
     ) -> Result<Self, ConfigError> {
         Ok(Self {
@@ -77,6 +79,7 @@ impl PortState {
             timer_ns: NEVER_NS,
             waiting_since_ns: 0,
             waiting: 0,
+            timeline: Timeline::new(bin_ns),
             outcome: PortOutcome {
                 name: name.to_owned(),
                 arrived: vec![0; groups],
@@ -105,6 +108,7 @@ impl PortState {
 
     pub(crate) fn finish(mut self, window: Window) -> PortOutcome {
         self.count_waiting(window.until_ns, window);
+        self.outcome.bins = std::mem::take(&mut self.timeline).into_bins();
         self.outcome.accounts = *self.port.accounts();
         self.outcome
     }
@@ -136,6 +140,7 @@ impl PortState {
     }
 
     fn count_waiting(&mut self, now_ns: u64, window: Window) {
+        self.timeline.waited(self.waiting_since_ns, now_ns, self.waiting);
         let from_ns = self.waiting_since_ns.max(window.from_ns);
         let until_ns = now_ns.min(window.until_ns);
         if until_ns > from_ns {
@@ -309,6 +314,7 @@ impl World {
         let counts = self.statistics.in_window(packet.sent_ns);
         if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
             state.outcome.dropped[group] += u64::from(counts);
+            state.timeline.dropped(self.now.ns, 1);
         }
         self.lose(id); // what was compressed further up may come back
     }
@@ -358,6 +364,7 @@ impl World {
         self.agenda.set(state.transmitter_actor, self.now.after(transmission));
         let frame = state.port.frame();
         let packets = frame.units.len() + frame.followers.len();
+        state.timeline.sent(now_ns, link_bytes);
         if self.statistics.in_window(now_ns) {
             state.outcome.count_frame(frame.buffer, frame.cause, link_bytes, packets as u64);
         }

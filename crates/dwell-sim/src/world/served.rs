@@ -12,6 +12,7 @@ use crate::world::link::LinkKind;
 use crate::world::packets::NONE;
 use crate::world::propagation::Propagation;
 use crate::world::queue::{Queue, Waiting};
+use crate::world::timeline::Timeline;
 
 /// The queue, the transmitter and the packets in flight.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(crate) struct ServedState {
     /// The time since which this number of packets waits.
     waiting_since_ns: u64,
     waiting: u64,
+    timeline: Timeline,
     pub(crate) outcome: LinkOutcome,
     /// True if somebody wants to know its outcome.
     pub(crate) is_reported: bool,
@@ -36,6 +38,7 @@ impl ServedState {
         queue: Queue,
         propagation: Propagation,
         is_reported: bool,
+        bin_ns: Option<u64>,
     ) -> Self {
         Self {
             queue,
@@ -45,6 +48,7 @@ impl ServedState {
             in_flight: VecDeque::new(),
             waiting_since_ns: 0,
             waiting: 0,
+            timeline: Timeline::new(bin_ns.filter(|_| is_reported)),
             outcome: LinkOutcome {
                 name: name.to_owned(),
                 has_queue: true,
@@ -65,12 +69,14 @@ impl ServedState {
             self.outcome.waiting_area += u128::from(self.waiting) * u128::from(until_ns - from_ns);
             self.outcome.waiting_max = self.outcome.waiting_max.max(self.waiting);
         }
+        self.timeline.waited(self.waiting_since_ns, now_ns, self.waiting);
         self.waiting_since_ns = now_ns;
         self.waiting = self.queue.len() as u64;
     }
 
     pub(crate) fn finish(&mut self, window: Window) {
         self.count_waiting(window.until_ns, window);
+        self.outcome.bins = std::mem::take(&mut self.timeline).into_bins();
     }
 }
 
@@ -125,6 +131,7 @@ impl World {
             if state.is_reported && now.ns >= window.from_ns && now.ns < window.until_ns {
                 state.outcome.sent(now.ns - packet.since_ns, packet.bytes, packet.is_marked);
             }
+            state.timeline.sent(now.ns, u64::from(packet.bytes));
             let transmission = link.transmission_from(now.ns, u64::from(packet.bytes));
             let LinkKind::Served(state) = &mut link.kind else { return };
             let arrives = self.agenda.stamp(state.propagation.arrival(now, transmission));
@@ -149,10 +156,10 @@ impl World {
         }
         let counts = self.statistics.in_window(self.now.ns);
         let mut discarded = std::mem::take(&mut self.discarded);
-        if let LinkKind::Served(state) = &mut self.links[n as usize].kind
-            && counts
-        {
-            state.outcome.dropped += discarded.len() as u64;
+        if let LinkKind::Served(state) = &mut self.links[n as usize].kind {
+            let packets = discarded.len() as u64;
+            state.timeline.dropped(self.now.ns, packets);
+            state.outcome.dropped += if counts { packets } else { 0 };
         }
         discarded.drain(..).for_each(|id| self.lose(id));
         self.discarded = discarded;

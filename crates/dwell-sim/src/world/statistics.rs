@@ -58,6 +58,7 @@ impl Statistics {
         }
         if let Some(bin) = self.bin(group, sent_ns) {
             bin.sent += 1;
+            bin.sent_bytes += u64::from(bytes);
         }
     }
 
@@ -78,6 +79,7 @@ impl Statistics {
         }
         if let Some(bin) = self.bin(group, packet.sent_ns) {
             bin.delivered += 1;
+            bin.delivered_bytes += u64::from(packet.original_bytes);
             bin.delay_sum_ns += delay_ns;
             bin.delay_max_ns = bin.delay_max_ns.max(delay_ns);
         }
@@ -146,6 +148,9 @@ impl Statistics {
             let group = &mut self.groups[group];
             group.acknowledged += packets;
             group.acknowledged_bytes += packets * u64::from(packet_bytes);
+        }
+        if let Some(bin) = self.bin(group, now_ns) {
+            bin.acknowledged_bytes += packets * u64::from(packet_bytes);
         }
     }
 

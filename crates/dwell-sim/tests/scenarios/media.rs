@@ -179,3 +179,36 @@ fn a_program_that_reads_slowly_is_what_limits_a_connection() {
     let fast = rate("window = 64\nread_rate = \"1gbit\"");
     assert!(fast > 9.5e6, "{fast}");
 }
+
+#[test]
+fn results_keep_the_series_that_a_scenario_asks_for() {
+    use dwell_sim::results::{Run, Task};
+    let text = |series: &str| {
+        format!(
+            "[about]\ntitle = \"one link\"\n[run]\nmeasure = \"2s\"\ndrain = \"0s\"\nbin = \"500ms\"\n\
+             series = [{series}]\n[topology]\nkind = \"graph\"\n\
+             [link.l]\nfrom = \"a\"\nto = \"b\"\nrate = \"10mbit\"\nobserve = true\n\
+             [flow.f]\nfrom = \"a\"\nto = \"b\"\nkind = \"cbr\"\npacket_bytes = 1250\nrate = \"5mbit\"\n\
+             [scheme]\npreset = \"none\"\n"
+        )
+    };
+    let parse = |series: &str| {
+        let file = |name: &str| Err(format!("there is no {name}"));
+        Scenario::parse(&text(series), "one", "one", &Options::default(), &file)
+    };
+    let scenario = parse("\"f.goodput_bps\", \"l.queue_mean\", \"l.rate_bps\", \"l.wait_s\"");
+    let scenario = scenario.unwrap_or_else(|errors| panic!("{errors}"));
+    let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
+    let record = Run::all(&tasks, "test")[0].run().expect("a possible plan");
+    // Half of the link's rate, evenly; the first bin has the packet at 0, too.
+    assert_eq!(record.series["f.goodput_bps"].len(), 4);
+    for &(_, bps) in &record.series["l.rate_bps"] {
+        assert!((bps - 5e6).abs() <= 20_000.0, "{bps}");
+    }
+    assert_eq!(record.series["l.queue_mean"].first().map_or(0.0, |&(_, packets)| packets), 0.0);
+    assert_eq!(record.series["l.wait_s"].len(), 1, "none waits");
+    for unknown in ["f.nothing", "l.delay_s", "k.rate_bps", "l"] {
+        let errors = parse(&format!("\"{unknown}\"")).unwrap_err().to_string();
+        assert!(errors.contains("there is no series"), "{errors}");
+    }
+}

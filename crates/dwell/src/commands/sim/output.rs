@@ -10,13 +10,16 @@ use dwell_sim::results::{self, Evaluation};
 
 use crate::commands::whole_file::replace;
 
-/// Writes `results.csv`, `report.html` and `figures/*.svg` to a directory.
+/// Writes `results.csv`, `report.html` and `figures/*.svg` to a directory, and `series.csv` if there are series.
 pub(super) fn write(
     directory: &Path,
     evaluations: &[Evaluation<'_>],
     code: &str,
 ) -> anyhow::Result<()> {
     replace(&directory.join("results.csv"), &results::csv(evaluations).to_csv())?;
+    if let Some(series) = results::series_csv(evaluations) {
+        replace(&directory.join("series.csv"), &series.to_csv())?;
+    }
     let command = dwell_cli::terminal::command_line();
     let provenance = Provenance { version: code.to_owned(), command, ..Provenance::default() };
     replace(&directory.join("report.html"), &results::page(evaluations, provenance).to_html())?;
