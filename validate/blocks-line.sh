@@ -1,20 +1,31 @@
 #!/usr/bin/env bash
-# One run of the dumbbell with a scheme in ns-2 as one line: SCHEME FLOWS SEED THROUGHPUT_MBPS COMPRESSIONS
+# One run of the dumbbell with a scheme in ns-2 as one line: CASE SCHEME FLOWS SEED THROUGHPUT_MBPS COMPRESSIONS
 #
-#     validate/blocks-line.sh LIBRARY SCHEME FLOWS SEED
+#     validate/blocks-line.sh LIBRARY CASE SCHEME FLOWS SEED
+#
+# The cases are the networks of crates/dwell-sim/examples/against_ns2/blocks.rs.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 case $2 in
+    paper) network=() ;;
+    buffers20) network=(limit=20) ;;
+    buffers120) network=(limit=120) ;;
+    rates) network=(access=83e6 edge=70e6 core=110e6) ;;
+    delays) network=(accessdelay=0.0007 edgedelay=0.0013 coredelay=0.0231 back=0.05) ;;
+    sizes) network=(packet=576 lead=8) ;;
+    *) echo "no case \"$2\"" >&2; exit 2 ;;
+esac
+case $3 in
     none) scheme=() ;;
     packet) scheme=("library=$1" block=1 group=0 ratio=0.95) ;;
     flow5) scheme=("library=$1" block=5 group=1 ratio=0.6) ;;
     edge5) scheme=("library=$1" block=5 group=2 ratio=0.6) ;;
     flow10) scheme=("library=$1" block=10 group=1 ratio=0.5) ;;
     edge10) scheme=("library=$1" block=10 group=2 ratio=0.5) ;;
-    *) echo "no scheme \"$2\"" >&2; exit 2 ;;
+    *) echo "no scheme \"$3\"" >&2; exit 2 ;;
 esac
-ns "$here/dumbbell.tcl" flows="$3" seed="$4" "${scheme[@]}" |
-    awk -v scheme="$2" -v flows="$3" -v seed="$4" '
+ns "$here/dumbbell.tcl" flows="$4" seed="$5" "${network[@]}" "${scheme[@]}" |
+    awk -v network="$2" -v scheme="$3" -v flows="$4" -v seed="$5" '
         { value[$1] = $2 }
-        END { print scheme, flows, seed, value["throughput_mbps"], value["compressions"] + 0 }'
+        END { print network, scheme, flows, seed, value["throughput_mbps"], value["compressions"] + 0 }'

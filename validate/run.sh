@@ -13,11 +13,13 @@ seeds=$(seq 1 10)
 flow_counts="9 27 63 99 150 198 249 300"
 block_seeds=$(seq 1 6)
 block_flow_counts="9 30 45 99 198 300"
+other_cases="buffers20 buffers120 rates delays sizes"
 if [ "${2:-}" = --quick ]; then
     seeds="1 2 3"
     flow_counts="9 99 300"
     block_seeds="1 2"
     block_flow_counts="99"
+    other_cases="rates"
 fi
 compare=(cargo run -q --manifest-path "$here/../Cargo.toml" --release -p dwell-sim
     --example against_ns2 --)
@@ -66,7 +68,7 @@ dumbbell() {
 
 # The schemes that compress blocks, by a queue of our own for ns-2; it takes most of the time.
 blocks() {
-    local scheme flows seed
+    local scheme flows seed case
     "$here/ns2-blocks/build.sh" "$out" || {
         echo "the queue for ns-2 can't be built: blocks are not compared"
         failed=1
@@ -75,10 +77,20 @@ blocks() {
     for flows in $block_flow_counts; do
         for seed in $block_seeds; do
             for scheme in none flow5 edge5 flow10 edge10; do
-                echo "$out/libblocks.so $scheme $flows $seed"
+                echo "$out/libblocks.so paper $scheme $flows $seed"
             done
         done
-    done | xargs -P "$(nproc)" -L 1 "$here/blocks-line.sh" >"$out/blocks.txt"
+    done >"$out/blocks-runs.txt"
+    for case in $other_cases; do
+        for flows in 60 150; do
+            for seed in 1 2; do
+                for scheme in packet flow5 edge10; do
+                    echo "$out/libblocks.so $case $scheme $flows $seed"
+                done
+            done
+        done
+    done >>"$out/blocks-runs.txt"
+    xargs -P "$(nproc)" -L 1 -a "$out/blocks-runs.txt" "$here/blocks-line.sh" >"$out/blocks.txt"
     compare "dumbbell, blocks: throughput and compressions" blocks "$out/blocks.txt"
 }
 

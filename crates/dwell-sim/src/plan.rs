@@ -112,6 +112,9 @@ pub struct PortPlan {
     /// A unit compressed here that is lost further on comes back to the queue after this time;
     /// without one it stays lost.
     pub resend_after_ns: Option<u64>,
+    /// With [`Ties::Ns2`] the time for a unit in seconds, if it is not one of whole nanoseconds; only for
+    /// [`CompressionModel::Constant`].
+    pub unit_s: Option<f64>,
 }
 
 /// The gain and the cost of compressing.

@@ -61,6 +61,7 @@ fn chunking(preset: &str) -> Queue {
         },
         compress: CompressionModel::Constant { ratio: 1.0, time_ns: 0 },
         resend_after_ns: None,
+        unit_s: None,
     }))
 }
 

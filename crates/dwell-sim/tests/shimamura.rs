@@ -47,6 +47,7 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
         },
         compress: CompressionModel::Constant { ratio, time_ns: COMPRESS_NS },
         resend_after_ns: None,
+        unit_s: None,
     };
     let mut target = vec![link("s-r1".into(), 0, relay(0), Queue::Unlimited, false)];
     let mut crosses = Vec::new();

@@ -70,6 +70,7 @@ fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
             },
             compress: CompressionModel::Constant { ratio, time_ns },
             resend_after_ns: Some(22 * MILLI_NS),
+            unit_s: None,
         }))
     };
     let mut edges = Vec::new();

@@ -60,6 +60,7 @@ fn simulated() -> (u64, u64, u64) {
         config: port().expect("a possible port"),
         compress: CompressionModel::Constant { ratio: 0.5, time_ns: 100_000 },
         resend_after_ns: None,
+        unit_s: None,
     }));
     let plan = Plan {
         nodes: vec!["sensors".into(), "site".into()],

@@ -49,6 +49,7 @@ fn port(scheme: Scheme) -> Queue {
         },
         compress: CompressionModel::Constant { ratio, time_ns },
         resend_after_ns: None,
+        unit_s: None,
     }))
 }
 
@@ -75,6 +76,7 @@ fn chunks(preset: &str) -> Result<Plan, Box<dyn std::error::Error>> {
         },
         compress: CompressionModel::Constant { ratio: 1.0, time_ns: 0 },
         resend_after_ns: None,
+        unit_s: None,
     }));
     let mut plan = Plan { nodes: vec!["in".into(), "out".into()], ..Plan::default() };
     plan.links.push(Link {

@@ -29,6 +29,7 @@ use crate::world::varying::Varying;
 pub(crate) struct PortState {
     pub(crate) port: Driven,
     model: CompressionModel,
+    unit_s: Option<f64>,
     resend_after_ns: Option<u64>,
     /// The job under way, its result, and the time it takes.
     compressing: Option<(JobId, Compressed, u64)>,
@@ -64,6 +65,7 @@ impl PortState {
         Ok(Self {
             port: Driven::new(plan.config.clone())?,
             model: plan.compress.clone(),
+            unit_s: plan.unit_s,
             resend_after_ns: plan.resend_after_ns,
             compressing: None,
             in_flight: VecDeque::new(),
@@ -342,7 +344,8 @@ impl World {
             None => Compressed::NotSmaller,
         };
         state.compressing = Some((job.id, outcome, took_ns));
-        self.agenda.set(state.compress_actor, self.now.after(Span::of(took_ns)));
+        let took = state.unit_s.map_or(Span::of(took_ns), |s| Span { ns: took_ns, s });
+        self.agenda.set(state.compress_actor, self.now.after(took));
     }
 
     /// Puts the port's frame on the wire.

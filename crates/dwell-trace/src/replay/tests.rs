@@ -300,6 +300,7 @@ fn simulate(config: &PortConfig, arrivals: &[Arrival], max_wait_ns: u64) -> Numb
             config: config.clone(),
             compress: CompressionModel::Constant { ratio: RATIO, time_ns: TIME_NS },
             resend_after_ns: None,
+            unit_s: None,
         })),
         restored: false,
         medium: dwell_sim::plan::Medium::default(),

@@ -3,6 +3,7 @@
 use dwell_base::Rate;
 use dwell_policy::{PortConfig, QueueLimit};
 
+use crate::moment::Span;
 use crate::plan::{DropTail, Flow, Group, Link, Plan, PortPlan, Queue};
 use crate::scenario::compress::{Compression, estimates, with_history};
 use crate::scenario::error::Errors;
@@ -36,7 +37,7 @@ pub(super) struct PortDraft {
     /// The limit by ns-2's rule; none for no limit.
     pub(super) packets: Option<u32>,
     /// The time that compressing a unit takes if the scenario does not say.
-    pub(super) unit_ns: Option<u64>,
+    pub(super) unit: Option<Span>,
     /// The time after which lost units come back.
     pub(super) resend_after_ns: Option<u64>,
 }
@@ -94,7 +95,10 @@ impl Draft {
         // Unused values must not make runs different.
         let compressing =
             if parts.scheme.compresses() { &parts.compressing } else { &Compression::FREE };
-        let model = compressing.model(&groups, port.unit_ns, errors)?;
+        let unit_ns = port.unit.map(|unit| unit.ns);
+        let model = compressing.model(&groups, unit_ns, errors)?;
+        let has_no_time = matches!(compressing, Compression::Constant { time_ns: None, .. });
+        let unit_s = port.unit.filter(|_| has_no_time).map(|unit| unit.s);
         let history = if parts.scheme.has_contexts() { parts.history } else { 1.0 };
         let compress = with_history(model, history);
         let max_waits_ns: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
@@ -112,7 +116,7 @@ impl Draft {
             return None;
         }
         let resend_after_ns = port.resend_after_ns;
-        Some(Queue::Port(Box::new(PortPlan { config, compress, resend_after_ns })))
+        Some(Queue::Port(Box::new(PortPlan { config, compress, resend_after_ns, unit_s })))
     }
 }
 

@@ -11,6 +11,7 @@
 //! are drop-tail. Ports are called `in1`, `in2`, …; the link between the cores is `core`; the one
 //! group is `tcp`, or `all` for other traffic.
 
+use crate::moment::Span;
 use crate::plan::{Flow, Plan, RandomSource, TcpStart, Traffic};
 use crate::scenario::error::Errors;
 use crate::scenario::section::Section;
@@ -101,8 +102,10 @@ fn build(
     let port = PortDraft {
         packets: Some(dumbbell.packets),
         // Compressing takes as long as sending `lead` packets: the paper's section III.A.
-        unit_ns: parts.scheme.lead().zip(packet_bytes(traffic)).map(|(lead, bytes)| {
-            u64::from(lead) * dumbbell.edge.rate.transmission_ns(u64::from(bytes))
+        unit: parts.scheme.lead().zip(packet_bytes(traffic)).map(|(lead, bytes)| {
+            let ns = u64::from(lead) * dumbbell.edge.rate.transmission_ns(u64::from(bytes));
+            let bits = f64::from(lead) * 8.0 * f64::from(bytes);
+            Span { ns, s: bits / dumbbell.edge.rate.as_bps() as f64 }
         }),
         resend_after_ns: dumbbell.resend_after_ns,
     };

@@ -230,7 +230,7 @@ fn queue(
             None
         }
         (QueueKind::Port, packets) => {
-            draft.port(parts, wire, PortDraft { packets, unit_ns: None, resend_after_ns }, errors)
+            draft.port(parts, wire, PortDraft { packets, unit: None, resend_after_ns }, errors)
         }
     }
 }

@@ -4,6 +4,7 @@
 //! size, its acceptable waiting time and its share of the load. The port is called `edge`, and
 //! each class is a group.
 
+use crate::moment::Span;
 use crate::plan::{Flow, Plan, Traffic};
 use crate::scenario::error::Errors;
 use crate::scenario::section::Section;
@@ -96,7 +97,7 @@ fn build(
     for class in classes {
         draft.group(class.name, class.max_wait_ns);
     }
-    let port = PortDraft { packets, unit_ns: Some(0), resend_after_ns: None };
+    let port = PortDraft { packets, unit: Some(Span::default()), resend_after_ns: None };
     let queue = draft.port(parts, wire, port, errors)?;
     let edge = draft.link("edge".to_owned(), ends, wire, queue);
     let shares: f64 = classes.iter().map(|class| class.share).sum();

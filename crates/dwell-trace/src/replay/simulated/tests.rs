@@ -80,6 +80,7 @@ fn one_link(config: &PortConfig, rate: Rate) -> Plan {
                 config: config.clone(),
                 compress: CompressionModel::Constant { ratio: 1.0, time_ns: 0 },
                 resend_after_ns: None,
+                unit_s: None,
             })),
             restored: false,
             medium: Medium::default(),
