@@ -9,6 +9,7 @@
 
 pub mod agenda;
 pub mod analysis;
+pub mod distribution;
 pub mod effort;
 pub mod library;
 pub mod moment;

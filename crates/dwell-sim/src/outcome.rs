@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use dwell_policy::{Accounts, SendCause};
-use dwell_report::Histogram;
+
+use crate::distribution::Distribution;
 
 /// The results of a run. Everything but [`PortOutcome::accounts`] is about the window only.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +43,7 @@ pub struct GroupOutcome {
     /// Time from the source's first bit to the receiver's last.
     pub delay: Tally,
     /// `delay` as a distribution.
-    pub delays: Histogram,
+    pub delays: Distribution,
     /// The difference between the delays of a packet and the one of its flow that arrived before it.
     pub jitter: Tally,
     /// Packets that waited longer in a port than is acceptable.
@@ -56,7 +57,7 @@ pub struct GroupOutcome {
     /// The time from the beginning of each of them to the arrival of its last byte.
     pub completion: Tally,
     /// `completion` as a distribution.
-    pub completions: Histogram,
+    pub completions: Distribution,
     /// Packets acknowledged; zero but for TCP.
     pub acknowledged: u64,
     /// Bytes on the wire of what was acknowledged.
@@ -157,7 +158,7 @@ pub struct LinkOutcome {
     /// The time from arrival to the beginning of the transmission, of those that were sent.
     pub wait: Tally,
     /// `wait` as a distribution.
-    pub waits: Histogram,
+    pub waits: Distribution,
     /// The number of waiting packets, integrated over the window, in packet nanoseconds.
     pub waiting_area: u128,
     /// Most packets waiting.

@@ -27,6 +27,8 @@ pub struct Plan {
     pub ties: Ties,
     /// Verifies every port's invariants after each event; slow.
     pub check_invariants: bool,
+    /// Leaves out what each packet costs time for: distributions and jitter of delays.
+    pub counts_only: bool,
 }
 
 /// The order of events at the same instant. They are common: packets of one size over links whose rates
@@ -212,6 +214,20 @@ pub enum Traffic {
     Trace(std::sync::Arc<[(u64, u32)]>),
     /// One TCP connection with endless data.
     Tcp(crate::tcp::TcpConfig, TcpStart),
+}
+
+impl Traffic {
+    /// Gives a source that draws from ns-2's generator the number of its stream.
+    pub(crate) fn set_stream(&mut self, number: u64) {
+        let random = match self {
+            Self::OnOff(on_off) => &mut on_off.random,
+            Self::Tcp(_, start) => &mut start.random,
+            Self::Poisson { .. } | Self::Cbr { .. } | Self::Trace(_) => return,
+        };
+        if let RandomSource::Ns2 { stream } = random {
+            *stream = number;
+        }
+    }
 }
 
 /// The time at which a connection begins.

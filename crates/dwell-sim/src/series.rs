@@ -5,8 +5,7 @@
 //! queue, a rate that varies, or that is observed: `L.queue_mean`, `L.rate_bps`, `L.dropped`. Distributions, as
 //! numbers of values by value: `G.delay_s`, `G.excess_s`, `G.completion_s`, `L.wait_s`.
 
-use dwell_report::Histogram;
-
+use crate::distribution::Distribution;
 use crate::outcome::{Bin, GroupOutcome, LinkBin, Outcome};
 use crate::plan::{Plan, Queue};
 use crate::world::EXCESS_BIN_NS;
@@ -119,7 +118,7 @@ fn share(part: u64, of: u64) -> Option<f64> {
     (of > 0).then(|| part as f64 / of as f64)
 }
 
-fn distribution(values: &Histogram) -> Points {
+fn distribution(values: &Distribution) -> Points {
     values.recorded().map(|(ns, count)| (ns as f64 / 1e9, count as f64)).collect()
 }
 

@@ -7,7 +7,7 @@
 //! against_ns2 parking RELAYS SECONDS LIMIT PEAK (SEED FILE)...
 //! against_ns2 dumbbell FILE
 //! against_ns2 blocks FILE [ns-2|jitter|random]...
-//! against_ns2 speed plain|none|packet|dumbbell|chumq SEED
+//! against_ns2 speed plain|none|packet|dumbbell|chumq SEED [counts]
 //! ```
 //!
 //! Ends with 1 if something differs by more than allowed, with 2 if it can't be compared.
@@ -39,7 +39,8 @@ fn main() -> ExitCode {
         ["dumbbell", file] => dumbbell::run(file),
         ["blocks", file] => blocks::run(file, &["ns-2", "jitter", "random"]),
         ["blocks", file, ref orders @ ..] => blocks::run(file, orders),
-        ["speed", workload, seed] => speed::run(workload, seed),
+        ["speed", workload, seed] => speed::run(workload, seed, false),
+        ["speed", workload, seed, "counts"] => speed::run(workload, seed, true),
         _ => Err("numbers, parking, dumbbell, blocks or speed? See the top of the source".into()),
     };
     match agreement {

@@ -14,9 +14,9 @@ use crate::Agreement;
 use crate::reference::dumbbell::dumbbell;
 use crate::reference::parking::Parking;
 
-/// Runs it, and prints how many packets the sources sent.
-pub(crate) fn run(workload: &str, seed: &str) -> Agreement {
-    let plan = match workload {
+/// Runs it, perhaps without the distributions and the jitter of delays, and prints how many packets the sources sent.
+pub(crate) fn run(workload: &str, seed: &str, counts_only: bool) -> Agreement {
+    let mut plan = match workload {
         "plain" => own_numbers(parking().plan()),
         "none" => own_numbers(parking().plan_with(&port(Scheme::none()))),
         "packet" => own_numbers(parking().plan_with(&port(Scheme::packet()))),
@@ -24,6 +24,7 @@ pub(crate) fn run(workload: &str, seed: &str) -> Agreement {
         "chumq" => chunks("chumq")?,
         _ => return Err(format!("there is no workload \"{workload}\"").into()),
     };
+    plan.counts_only = counts_only;
     let outcome = World::new(&plan, seed.parse()?)?.run();
     println!("packets_sent {}", outcome.source_packets);
     Ok(true)

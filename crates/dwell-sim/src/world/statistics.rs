@@ -13,6 +13,7 @@ const EXCESS_BINS: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Statistics {
     window: Window,
+    counts_only: bool,
     bin_ns: Option<u64>,
     wait_ns_max: Vec<u64>,
     pub(crate) groups: Vec<GroupOutcome>,
@@ -31,6 +32,7 @@ impl Statistics {
         let group = |name: &str| GroupOutcome { name: name.to_owned(), ..Default::default() };
         Self {
             window: plan.window,
+            counts_only: plan.counts_only,
             bin_ns: plan.bin_ns,
             wait_ns_max: plan.groups.iter().map(|g| g.wait_ns_max).collect(),
             groups: plan.groups.iter().map(|g| group(&g.name)).collect(),
@@ -71,10 +73,12 @@ impl Statistics {
             group.delivered += 1;
             group.delivered_bytes += u64::from(packet.original_bytes);
             group.delay.add(delay_ns);
-            group.delays.record(delay_ns);
-            let last = self.last_delay_ns[packet.flow as usize].replace(delay_ns);
-            if let Some(last_ns) = last {
-                group.jitter.add(delay_ns.abs_diff(last_ns));
+            if !self.counts_only {
+                group.delays.record(delay_ns);
+                let last = self.last_delay_ns[packet.flow as usize].replace(delay_ns);
+                if let Some(last_ns) = last {
+                    group.jitter.add(delay_ns.abs_diff(last_ns));
+                }
             }
         }
         if let Some(bin) = self.bin(group, packet.sent_ns) {

@@ -331,6 +331,7 @@ fn simulate(config: &PortConfig, arrivals: &[Arrival], max_wait_ns: u64) -> Numb
         bin_ns: None,
         ties: Ties::Random,
         check_invariants: false,
+        counts_only: false,
     };
     let outcome = World::new(&plan, 1).unwrap().run();
     let accounts = &outcome.ports[0].accounts;

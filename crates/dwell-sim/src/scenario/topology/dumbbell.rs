@@ -12,7 +12,7 @@
 //! group is `tcp`, or `all` for other traffic.
 
 use crate::moment::Span;
-use crate::plan::{Flow, Plan, RandomSource, TcpStart, Traffic};
+use crate::plan::{Flow, Plan, Traffic};
 use crate::scenario::error::Errors;
 use crate::scenario::section::Section;
 use crate::scenario::source::{self, Inputs};
@@ -141,11 +141,7 @@ fn build(
         flow.edge = ends.1 as u64;
         flow.group = group;
         flow.traffic = traffic.clone();
-        if let Traffic::Tcp(_, TcpStart { random: RandomSource::Ns2 { stream }, .. }) =
-            &mut flow.traffic
-        {
-            *stream = k as u64 + 1;
-        }
+        flow.traffic.set_stream(k as u64 + 1);
         if !is_tcp {
             flow.back.clear();
         }

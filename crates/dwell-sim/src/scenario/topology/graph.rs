@@ -267,6 +267,8 @@ fn read_flow(
         // Copies have services and hosts of their own, unless the scenario names them.
         let own =
             |key: &str, number: u64| if flow.has(key) { number } else { number + (copy << 33) };
+        let mut traffic = traffic.clone();
+        traffic.set_stream(draft.plan.flows.len() as u64 + 1);
         draft.flow(Flow {
             group,
             route: route.clone(),
@@ -275,7 +277,7 @@ fn read_flow(
             edge,
             service: own("service", service),
             hosts: own("hosts", hosts),
-            traffic: traffic.clone(),
+            traffic,
         });
     }
     Some(())

@@ -11,7 +11,7 @@
 //! Ports are called `r1`, `r2`, … after the relay that they belong to; groups are `target` and
 //! `cross`.
 
-use crate::plan::{Flow, Plan, Queue, RandomSource, Traffic};
+use crate::plan::{Flow, Plan, Queue, Traffic};
 use crate::scenario::error::Errors;
 use crate::scenario::section::Section;
 use crate::scenario::source::{self, Inputs};
@@ -97,11 +97,7 @@ fn build(
 
 fn flow(group: usize, route: Vec<usize>, traffic: &Traffic, stream: u64) -> Flow {
     let mut traffic = traffic.clone();
-    if let Traffic::OnOff(on_off) = &mut traffic
-        && let RandomSource::Ns2 { stream: number } = &mut on_off.random
-    {
-        *number = stream;
-    }
+    traffic.set_stream(stream);
     Flow {
         group,
         route,

@@ -100,5 +100,6 @@ fn one_link(config: &PortConfig, rate: Rate) -> Plan {
         bin_ns: None,
         ties: Ties::Random,
         check_invariants: false,
+        counts_only: false,
     }
 }
