@@ -69,7 +69,7 @@ class Poisson : public Application {
 
 int main(int argc, char **argv) {
     std::string queue = "fifo", tcp = "NewReno";
-    uint32_t flows = 4, limit = 100, seed = 1, bytes = 1500;
+    uint32_t flows = 4, limit = 100, device = 1, seed = 1, bytes = 1500;
     double rate = 10e6, rtt = 0.04, poisson = 0, loss = 0;
     bool ecn = false;
     from = 10, until = 60;
@@ -78,6 +78,7 @@ int main(int argc, char **argv) {
     cmd.AddValue("tcp", "NewReno, Cubic, Bbr", tcp);
     cmd.AddValue("flows", "number of flows", flows);
     cmd.AddValue("limit", "packets of the queue", limit);
+    cmd.AddValue("device", "packets of the device's queue, behind the discipline", device);
     cmd.AddValue("seed", "run number", seed);
     cmd.AddValue("rate", "of the bottleneck, bit/s", rate);
     cmd.AddValue("rtt", "without queues, s", rtt);
@@ -117,7 +118,7 @@ int main(int argc, char **argv) {
     PointToPointHelper slow, access;
     slow.SetDeviceAttribute("DataRate", DataRateValue(DataRate(uint64_t(rate))));
     slow.SetChannelAttribute("Delay", TimeValue(Seconds(rtt / 4)));
-    slow.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue("1p"));
+    slow.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue(std::to_string(device) + "p"));
     access.SetDeviceAttribute("DataRate", StringValue("1Gbps"));
     access.SetChannelAttribute("Delay", TimeValue(Seconds(rtt / 8)));
     NetDeviceContainer core = slow.Install(left, right);

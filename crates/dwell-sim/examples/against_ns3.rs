@@ -120,7 +120,7 @@ impl Case {
     }
 
     /// The same network as a scenario.
-    fn scenario(&self) -> String {
+    fn scenario(&self, reno_friendly: bool) -> String {
         let (quarter, eighth) = (self.rtt_ms * 1e3 / 4.0, self.rtt_ms * 1e3 / 8.0);
         let rate = format!("{:.0}kbit", self.mbps * 1e3);
         let ecn = self.ecn;
@@ -142,7 +142,8 @@ impl Case {
                 self.poisson * 1e6 / f64::from(self.flows)
             ),
             false => format!(
-                "kind = \"tcp\"\nflavour = \"{}\"\necn = {ecn}\nwindow = 20000\nstart_until = \"1s\"",
+                "kind = \"tcp\"\nflavour = \"{}\"\necn = {ecn}\nwindow = 20000\nstart_until = \"1s\"\n\
+                 reno_friendly = {reno_friendly}",
                 self.tcp.to_lowercase()
             ),
         };
@@ -165,8 +166,8 @@ impl Case {
     }
 
     /// Throughput, mean wait, drops, marks and fairness here.
-    fn run(&self, seed: u64) -> [f64; 5] {
-        let text = self.scenario();
+    fn run(&self, seed: u64, reno_friendly: bool) -> [f64; 5] {
+        let text = self.scenario(reno_friendly);
         let nothing = |_: &str| Err("no files".to_owned());
         let parsed = Scenario::parse(&text, "case", "case", &Options::default(), &nothing);
         let scenario = parsed.unwrap_or_else(|errors| panic!("{errors}\n{text}"));
@@ -229,24 +230,31 @@ fn compare(text: &str) {
         let Some(runs) = theirs.get(&n) else { continue };
         let mut there = mean(runs);
         there[1] += case.behind_s();
-        let ours: Vec<[f64; 5]> = (1..=SEEDS).map(|seed| case.run(seed)).collect();
-        let here = mean(&ours);
-        let percent = |n: usize| (here[n] / there[n] - 1.0) * 100.0;
-        println!(
-            "| {} | {:.2} | {:.2} | {:+.1} % | {:.1} ms | {:.1} ms | {:+.0} % | {:.0} | {:.0} | {:.2} | {:.2} |",
-            case.name(),
-            there[0] / 1e6,
-            here[0] / 1e6,
-            percent(0),
-            there[1] * 1e3,
-            here[1] * 1e3,
-            percent(1),
-            there[2] + there[3],
-            here[2] + here[3],
-            there[4],
-            here[4]
-        );
+        print_row(&case.name(), case, there, true);
+        if case.tcp == "Cubic" {
+            let name = case.name().replace("Cubic", "Cubic, here as in ns-3");
+            print_row(&name, case, there, false);
+        }
     }
+}
+
+fn print_row(name: &str, case: &Case, there: [f64; 5], reno_friendly: bool) {
+    let ours: Vec<[f64; 5]> = (1..=SEEDS).map(|seed| case.run(seed, reno_friendly)).collect();
+    let here = mean(&ours);
+    let percent = |n: usize| (here[n] / there[n] - 1.0) * 100.0;
+    println!(
+        "| {name} | {:.2} | {:.2} | {:+.1} % | {:.1} ms | {:.1} ms | {:+.0} % | {:.0} | {:.0} | {:.2} | {:.2} |",
+        there[0] / 1e6,
+        here[0] / 1e6,
+        percent(0),
+        there[1] * 1e3,
+        here[1] * 1e3,
+        percent(1),
+        there[2] + there[3],
+        here[2] + here[3],
+        there[4],
+        here[4]
+    );
 }
 
 fn main() {

@@ -82,7 +82,9 @@ pub fn check(plan: &Plan, name: &str) -> Result<(), String> {
     let is_line = (is_group && OF_GROUPS.iter().any(|(known, _)| *known == quantity))
         || ((is_port || is_seen) && OF_LINKS.iter().any(|(known, _)| *known == quantity));
     if is_line && plan.bin_ns.is_none() {
-        return Err(format!("\"{name}\" is a time line: say how wide its bins are, as in bin = \"100ms\""));
+        return Err(format!(
+            "\"{name}\" is a time line: say how wide its bins are, as in bin = \"100ms\""
+        ));
     }
     let is_distribution = (is_group && DISTRIBUTIONS.contains(&quantity))
         || (!is_port && is_seen && quantity == WAITS);

@@ -8,7 +8,8 @@ use dwell_base::Rate;
 use dwell_policy::{Estimate, Estimates, Gather, PortConfig, QueueLimit, Ratio, Scheme};
 use dwell_sim::World;
 use dwell_sim::plan::{
-    CompressionModel, DropTail, Flow, Group, Link, Plan, PortPlan, Queue, RandomSource, TcpStart, Traffic, Window,
+    CompressionModel, DropTail, Flow, Group, Link, Plan, PortPlan, Queue, RandomSource, TcpStart,
+    Traffic, Window,
 };
 use dwell_sim::tcp::TcpConfig;
 
@@ -97,7 +98,10 @@ fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
             edge: (k / 3 % 3) as u64,
             service: k as u64,
             hosts: k as u64,
-            traffic: Traffic::Tcp(TcpConfig::sack1(), TcpStart { between_ns: (0, SECOND_NS), random: RandomSource::Own }),
+            traffic: Traffic::Tcp(
+                TcpConfig::sack1(),
+                TcpStart { between_ns: (0, SECOND_NS), random: RandomSource::Own },
+            ),
         });
     }
     b.plan.window = Window { from_ns: 10 * SECOND_NS, until_ns: 30 * SECOND_NS, drain_ns: 0 };

@@ -87,7 +87,9 @@ pub(crate) fn run(file: &str, orders: &[&str]) -> Agreement {
             }
         }
     }
-    println!("with ns-2's ties {equal} of {all} runs are ns-2's, to the last packet and compression");
+    println!(
+        "with ns-2's ties {equal} of {all} runs are ns-2's, to the last packet and compression"
+    );
     println!(
         "± is the 95 % interval of the mean; with ns-2's ties {:.0} % of throughput and {:.0} % of \
          compressions are allowed, or what the intervals leave open",

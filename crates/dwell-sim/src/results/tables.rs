@@ -34,19 +34,21 @@ pub fn series_csv(evaluations: &[Evaluation<'_>]) -> Option<Records> {
     let mut records = Records::new(["scenario", "seed", "key"]);
     let mut has_any = false;
     for evaluation in evaluations {
-        let runs = evaluation.points().flat_map(|(point, runs)| runs.iter().map(move |r| (point, r)));
+        let runs =
+            evaluation.points().flat_map(|(point, runs)| runs.iter().map(move |r| (point, r)));
         for (point, run) in runs {
-            let swept = point
-                .values
-                .iter()
-                .map(|(key, value)| (key.clone(), Cell::Text(value.shown())));
+            let swept =
+                point.values.iter().map(|(key, value)| (key.clone(), Cell::Text(value.shown())));
             let first: Vec<_> =
                 first_cells(&evaluation.scenario.id, run).into_iter().chain(swept).collect();
             for (name, points) in &run.series {
                 for &(x, y) in points {
                     let name = ("series".to_owned(), Cell::Text(name.clone()));
-                    let values =
-                        [name, ("x".to_owned(), Cell::Number(x)), ("y".to_owned(), Cell::Number(y))];
+                    let values = [
+                        name,
+                        ("x".to_owned(), Cell::Number(x)),
+                        ("y".to_owned(), Cell::Number(y)),
+                    ];
                     records.record(first.iter().cloned().chain(values));
                     has_any = true;
                 }

@@ -85,7 +85,9 @@ pub(super) fn take_series(tree: &mut Table, errors: &mut Errors) -> Vec<String> 
     if tree.at("run.series").is_some()
         && let Some(section) = Section::of(tree, "run", errors)
     {
-        series = section.list("series", "[\"tcp.throughput_bps\"]", errors, value::text).unwrap_or_default();
+        series = section
+            .list("series", "[\"tcp.throughput_bps\"]", errors, value::text)
+            .unwrap_or_default();
     }
     tree.edit("run", |run| {
         run.remove("series");

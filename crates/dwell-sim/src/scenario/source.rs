@@ -50,6 +50,7 @@ impl Kind {
                 "window",
                 "delayed_ack",
                 "ecn",
+                "reno_friendly",
                 "bytes",
                 "rto_min",
                 "read_rate",
@@ -146,7 +147,11 @@ fn reading(section: &Section<'_>, config: &TcpConfig, errors: &mut Errors) -> Op
     let every_ns = section.get("read_every", errors, value::some_time_ns);
     let Some(rate) = rate else {
         if every_ns.is_some() {
-            section.fail("read_every", "says how often `read_rate` is made up for: set that, too", errors);
+            section.fail(
+                "read_every",
+                "says how often `read_rate` is made up for: set that, too",
+                errors,
+            );
         }
         return None;
     };
@@ -296,6 +301,7 @@ fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
     config.window_packets = window.unwrap_or(config.window_packets);
     config.delayed_ack_ns = section.get("delayed_ack", errors, value::some_time_ns);
     config.ecn = section.or("ecn", false, errors, value::truth);
+    config.reno_friendly = section.or("reno_friendly", true, errors, value::truth);
     if let Some(least_ns) = section.get("rto_min", errors, value::some_time_ns) {
         config.rto_min_ns = least_ns;
         config.rto_max_ns = config.rto_max_ns.max(least_ns);

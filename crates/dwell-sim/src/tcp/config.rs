@@ -55,6 +55,8 @@ pub struct TcpConfig {
     pub rto_min_ns: u64,
     /// The greatest retransmission timeout. At least `rto_min_ns`.
     pub rto_max_ns: u64,
+    /// CUBIC is at least as fast as Reno would be (RFC 9438, section 4.3). Without that it is ns-3.37's.
+    pub reno_friendly: bool,
     /// Takes marks of congestion (ECN, RFC 3168) in place of losses; `NewReno` and CUBIC react to them. Not
     /// for `Sack1`.
     pub ecn: bool,
@@ -86,6 +88,7 @@ impl TcpConfig {
             rto_initial_ns: 3_000_000_000,
             rto_min_ns: 200_000_000,
             rto_max_ns: 60_000_000_000,
+            reno_friendly: true,
             ecn: false,
             seed: 0,
             delayed_ack_ns: None,

@@ -38,6 +38,8 @@ struct Cubic {
     /// The window before the last decrease.
     before: f64,
     after_timeout: bool,
+    /// True if it may be slower than Reno would be.
+    forgets_reno: bool,
     /// The present stage of congestion avoidance.
     stage: Option<Stage>,
 }
@@ -66,6 +68,13 @@ impl Window {
 
     pub(super) fn threshold(&self) -> f64 {
         self.threshold
+    }
+
+    /// Lets CUBIC fall behind Reno.
+    pub(super) fn forget_reno(&mut self) {
+        if let Growth::Cubic(cubic) = &mut self.growth {
+            cubic.forgets_reno = true;
+        }
     }
 
     /// The data begin: packet 0 was the SYN.
@@ -130,7 +139,7 @@ impl Cubic {
         stage.reno += increase * acked / packets;
         self.stage = Some(stage);
         let elapsed_ns = now_ns.saturating_sub(stage.start_ns);
-        if self.curve(stage, elapsed_ns) < stage.reno {
+        if !self.forgets_reno && self.curve(stage, elapsed_ns) < stage.reno {
             return stage.reno;
         }
         let target = self.curve(stage, elapsed_ns.saturating_add(round_ns));

@@ -75,6 +75,10 @@ impl Standard {
     pub(super) fn new(config: &TcpConfig) -> Self {
         let packets = if config.syn { 1 } else { config.initial_window };
         let threshold = config.initial_threshold.unwrap_or(config.window_packets);
+        let mut window = Window::new(config.flavour, packets, threshold);
+        if !config.reno_friendly {
+            window.forget_reno();
+        }
         Self {
             window_packets: u64::from(config.window_packets),
             edge: u64::from(config.window_packets),
@@ -88,7 +92,7 @@ impl Standard {
             sent_end: 0,
             acked: 0,
             phase: Phase::Open,
-            window: Window::new(config.flavour, packets, threshold),
+            window,
             bbr: (config.flavour == Flavour::Bbr)
                 .then(|| Box::new(Bbr::new(config.segment_bytes, config.seed))),
             paced_until_ns: None,

@@ -3,7 +3,9 @@
 use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 
-use dwell_sim::plan::{DropTail, Flow, Group, Link, Plan, Queue, RandomSource, TcpStart, Traffic, Window};
+use dwell_sim::plan::{
+    DropTail, Flow, Group, Link, Plan, Queue, RandomSource, TcpStart, Traffic, Window,
+};
 use dwell_sim::tcp::TcpConfig;
 
 /// The number of edges on either side.
@@ -45,7 +47,10 @@ pub fn dumbbell(flows: usize, tcp: &TcpConfig) -> Plan {
             edge: (k / EDGES % EDGES) as u64,
             service: k as u64,
             hosts: k as u64,
-            traffic: Traffic::Tcp(*tcp, TcpStart { between_ns: (0, SECOND_NS), random: RandomSource::Own }),
+            traffic: Traffic::Tcp(
+                *tcp,
+                TcpStart { between_ns: (0, SECOND_NS), random: RandomSource::Own },
+            ),
         });
     }
     plan
