@@ -63,6 +63,7 @@ fn simulated() -> (u64, u64, u64) {
         unit_s: None,
     }));
     let plan = Plan {
+        counts_only: false,
         nodes: vec!["sensors".into(), "site".into()],
         links: vec![Link {
             name: "link".into(),

@@ -74,7 +74,7 @@ fn reported(errors: &FileErrors) -> anyhow::Error {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    Ok(String::from_utf8(read_bytes(path)?).context("it is no text")?)
+    String::from_utf8(read_bytes(path)?).context("it is no text")
 }
 
 fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
