@@ -268,6 +268,7 @@ make_ipk() {
     install -D -m 644 "$here/openwrt/files/dwell.keep" "$to/data/lib/upgrade/keep.d/dwell"
     install -d -m 755 "$to/data/etc/dwell" "$to/data/usr/share/doc/dwell"
     gzip -9nc "$work/THIRD-PARTY.txt" >"$to/data/usr/share/doc/dwell/THIRD-PARTY.txt.gz"
+    install -m 644 "$root"/LICENSE-* "$to/data/usr/share/doc/dwell/"
     install -m 755 "$here"/openwrt/files/{postinst,prerm} "$to/control/"
     sed -e "s/@VERSION@/$version-r$revision/" -e "s/@ARCH@/$name/" \
         -e "s/@SIZE@/$(du -sb "$to/data" | cut -f 1)/" "$here/openwrt/files/control" >"$to/control/control"

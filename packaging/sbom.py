@@ -17,6 +17,8 @@ import tomllib
 import uuid
 
 NOTICES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
+# Parts of packages that are not linked in.
+UNLINKED = {"tests", "test", "programs", "examples", "contrib", "benches", "fuzz", "doc", "docs", ".git"}
 TARGETS = ("x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl")
 
 
@@ -92,19 +94,27 @@ def bill(root, version):
     return document
 
 
+def notices_of(package):
+    """The files with licences of a package, also of the C libraries beneath it, relative to its directory."""
+    top = os.path.dirname(package["manifest_path"])
+    for directory, inner, names in os.walk(top):
+        inner[:] = sorted(set(inner) - UNLINKED)
+        for name in sorted(names):
+            if name.upper().startswith(NOTICES) and not name.endswith((".rs", ".c", ".h", ".go", ".pl")):
+                yield os.path.relpath(os.path.join(directory, name), top)
+
+
 def notices(root):
     """The texts of the licences of what is linked in, each once, below the crates that have it."""
     texts = {}
     for target in TARGETS:
         _, packages, needs = linked(root, target)
         for package in (packages[package] for package in needs):
-            directory = os.path.dirname(package["manifest_path"])
-            for name in sorted(os.listdir(directory)):
-                path = os.path.join(directory, name)
-                if package["source"] and os.path.isfile(path) and name.upper().startswith(NOTICES):
-                    with open(path, encoding="utf-8", errors="replace") as file:
-                        text = "\n".join(line.rstrip() for line in file).strip()
-                    texts.setdefault(text, set()).add(f"{package['name']} {package['version']}: {name}")
+            for path in notices_of(package) if package["source"] else ():
+                whole = os.path.join(os.path.dirname(package["manifest_path"]), path)
+                with open(whole, encoding="utf-8", errors="replace") as file:
+                    text = "\n".join(line.rstrip() for line in file).strip()
+                texts.setdefault(text, set()).add(f"{package['name']} {package['version']}: {path}")
     for text, crates in sorted(texts.items(), key=lambda item: sorted(item[1])):
         yield "\n".join(sorted(crates)) + "\n\n" + text + "\n\n" + "=" * 80 + "\n"
 

@@ -14,6 +14,7 @@ rustPlatform.buildRustPackage {
     installManPage man/*.1
     for shell in bash zsh fish; do $out/bin/dwell completions $shell > dwell.$shell; done
     installShellCompletion dwell.{bash,zsh,fish}
+    install -D -m 644 -t $out/share/doc/dwell LICENSE-*
   '';
   meta = {
     description = "Relay that compresses packets while they wait for a slow link";

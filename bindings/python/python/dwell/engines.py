@@ -222,7 +222,7 @@ class _Dask(Engine):
 class Slurm(Engine):
     """Array jobs of ``sbatch``.
 
-    :param folder: a directory that all nodes see, for tasks and results; removed afterwards. Without it, one in the
+    :param directory: a directory that all nodes see, for tasks and results; removed afterwards. Without it, one in the
         present directory.
     :param options: further words for ``sbatch``, as ``["--partition=short", "--mem=2G"]``.
     :param workers: the most tasks at once (``--array=…%workers``).
@@ -237,13 +237,13 @@ class Slurm(Engine):
 
     def __init__(
         self,
-        folder: Optional[str] = None,
+        directory: Optional[str] = None,
         *,
         options: Sequence[str] = (),
         workers: int = 64,
         python: str = sys.executable,
     ) -> None:
-        self.folder, self.options = folder, list(options)
+        self.directory, self.options = directory, list(options)
         self.workers, self.python = workers, python
 
     def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
@@ -251,7 +251,7 @@ class Slurm(Engine):
         items = list(items)
         if not items:
             return
-        at = os.path.abspath(self.folder or os.getcwd())
+        at = os.path.abspath(self.directory or os.getcwd())
         os.makedirs(at, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=at, prefix="dwell-slurm-") as directory:
             jobs = min(len(items), self.ARRAY_MAX)

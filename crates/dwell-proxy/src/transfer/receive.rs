@@ -387,13 +387,15 @@ async fn receive_stream<F: FnMut(&Progress)>(
     writer.progress = Some(meter.at(writer.count.get(), writer.link_bytes));
     let (awaited, _waits) = oneshot::channel();
     writer.write(carrier, Piece::End(awaited)).await?;
+    let mut listens = true;
     let outcome = loop {
         let Writer { outcome, pulse, .. } = &mut *writer;
         let Some(waited) = outcome else { break None };
         tokio::select! {
             biased;
             outcome = waited => break outcome.ok(),
-            _ = pulse.tick() => carrier.say(&Message::Alive).await?,
+            // All has come: it is completed whether the sender hears of it or not.
+            _ = pulse.tick(), if listens => listens = carrier.say(&Message::Alive).await.is_ok(),
         }
     };
     writer.outcome = None;

@@ -140,8 +140,12 @@ async fn send_files(
     let outcome = poll_fn(|cx| sending.poll(cx, &mut carrier)).await;
     let ended = async {
         if offer.is_eager {
-            carrier.meet(&hello).await?;
-            accepted(&mut carrier).await?;
+            let answered = async {
+                carrier.meet(&hello).await?;
+                accepted(&mut carrier).await
+            };
+            // All may be in buffers on the way, and nobody there who reads it.
+            tokio::time::timeout(SILENCE_MAX, answered).await.map_err(|_| silent())??;
         }
         done(&mut carrier).await
     };

@@ -64,7 +64,7 @@ pub(crate) struct SendCommand {
     #[arg(long)]
     quick: bool,
     /// The memory for finding what repeats: a quarter for zstd's window of up to 8 MiB, the rest for a long distance, as
-    /// `zstd --long` has it (for 128 MiB of distance 160 MiB); 0 to look for nothing
+    /// `zstd --long` has it (all of it for 128 MiB of distance); 0 to look for nothing
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory_max: ByteSize,
     #[command(flatten)]
