@@ -30,7 +30,7 @@ fn summary(it: &Seen) -> String {
 fn is_as_wanted(it: &Seen) -> bool {
     // Two of the steps take up a model of order 4 first, an eighth below what there is in the end, and have to use it for
     // a second or more.
-    let is_soon = it.converged_ms.is_some_and(|ms| ms <= 1_750) && it.first_second > 0.4;
+    let is_soon = it.converged_ms.is_some_and(|ms| ms <= 2_250) && it.first_second > 0.4;
     // One, perhaps another that carries more, and one that is used for once and left again.
     let is_steady = it.codecs.len() <= 4;
     // What can't be compressed has all of the link, and what can be, more.

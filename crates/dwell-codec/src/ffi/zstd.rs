@@ -197,6 +197,8 @@ pub(crate) struct DecodingContext(NonNull<ZSTD_DCtx>);
 
 // SAFETY: a context is plain memory without ties to a thread.
 unsafe impl Send for DecodingContext {}
+// SAFETY: through a shared reference nothing but its size is read.
+unsafe impl Sync for DecodingContext {}
 
 impl DecodingContext {
     /// Makes a context, or returns `None` without memory.

@@ -263,7 +263,7 @@ fn limits_are_named() {
     let mut encoder = ContextEncoder::new(spec(1, 17), 17).unwrap();
     let mut out = Vec::new();
     let too_long = vec![0; CONTEXT_BATCH_LEN_MAX + 1];
-    assert_eq!(encoder.compress(&too_long, &mut out), Err(CodecError::BatchTooLong(65_536)));
+    assert_eq!(encoder.compress(&too_long, &mut out), Err(CodecError::BatchTooLong(65_537)));
     assert_eq!(encoder.compress(&[], &mut out), Ok(()));
     assert_eq!((encoder.offset(), out.len()), (0, 0), "nothing has changed");
 }

@@ -22,6 +22,8 @@ pub(crate) struct PrimedContext {
 // SAFETY: a context is plain memory without ties to a thread, and what it refers to is owned
 // beside it.
 unsafe impl Send for PrimedContext {}
+// SAFETY: through a shared reference nothing but its size is read.
+unsafe impl Sync for PrimedContext {}
 
 impl PrimedContext {
     /// Makes a context that refers to nothing, or returns a failure without memory.

@@ -38,6 +38,8 @@ pub(crate) struct EncodingStream {
 // SAFETY: a context is plain memory without ties to a thread, and what it refers to is owned
 // beside it.
 unsafe impl Send for EncodingStream {}
+// SAFETY: through a shared reference nothing but its size is read.
+unsafe impl Sync for EncodingStream {}
 
 impl EncodingStream {
     /// Makes a stream without a frame, or returns a failure without memory.
@@ -143,6 +145,8 @@ pub(crate) struct DecodingStream {
 // SAFETY: a context is plain memory without ties to a thread, and what it refers to is owned
 // beside it.
 unsafe impl Send for DecodingStream {}
+// SAFETY: through a shared reference nothing but its size is read.
+unsafe impl Sync for DecodingStream {}
 
 impl DecodingStream {
     /// Makes a stream without a frame, or returns a failure without memory.

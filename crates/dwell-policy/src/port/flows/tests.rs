@@ -261,8 +261,9 @@ fn a_transfer_whose_queue_is_empty_for_a_moment_does_not_become_new() {
         }
         ready(&mut port, at(0));
         while let Some(wanted) = ask(&mut port, at(0)) {
-            if wanted == Wanted::CompressBatch {
-                done(&mut port, 1_000);
+            match wanted {
+                Wanted::Send => ready(&mut port, at(0)),
+                _ => done(&mut port, 1_000),
             }
         }
         assert_eq!(port.accounts().held.packets, 0);
