@@ -418,6 +418,7 @@ impl FlowHistories {
         }
         own.is_kept = true;
         let (shared, own) = (*shared, *own);
+        self.remember(now, shared);
         let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) else { return };
         if !group.trial.running.contains(&flow) {
             // It followed others. What is not so for it alone may be so for them.

@@ -303,6 +303,7 @@ mod tests {
                 .prop_map(|(asks, window_log2)| Message::Accept { asks, window_log2 }),
             (any::<u64>(), any::<u64>())
                 .prop_map(|(left_out, kept)| Message::Done { left_out, kept }),
+            Just(Message::Alive),
             Just(Message::Have(Have::Same)),
         ]
     }

@@ -243,6 +243,11 @@ impl<C: Copy + PartialEq> Hull<C> {
         all.filter(|(at, codec)| self.is_usable(*at, codec)).map(|(at, _)| at)
     }
 
+    /// The cheapest that a block may be given to.
+    fn cheapest(&self) -> usize {
+        self.usable().next().unwrap_or(0)
+    }
+
     fn is_usable(&self, at: usize, codec: &CodecEstimate<C>) -> bool {
         !codec.continues || self.running.at() == Some(at)
     }
@@ -259,12 +264,12 @@ impl<C: Copy + PartialEq> Hull<C> {
         let choice = |hull: &Self, at: usize| Some(hull.estimates.all().get(at)?.choice);
         // What looks random is tried, as it may be otherwise, but not for long while the link idles.
         if block.looks_random && !block.more && link.drain_ns(now) == 0.0 {
-            return choice(self, 0);
+            return choice(self, self.cheapest());
         }
         if block.probing {
             let middle = self.usable().count() / 2;
-            let middle = self.usable().nth(middle).unwrap_or(0);
-            let at = if self.probe_cheapest { 0 } else { middle };
+            let middle = self.usable().nth(middle).unwrap_or_else(|| self.cheapest());
+            let at = if self.probe_cheapest { self.cheapest() } else { middle };
             self.probe_cheapest = !self.probe_cheapest;
             return choice(self, at);
         }
@@ -281,7 +286,7 @@ impl<C: Copy + PartialEq> Hull<C> {
                 return None;
             }
             self.forget_counts();
-            let at = if block.more { 0 } else { self.soonest(now, link, block) };
+            let at = if block.more { self.cheapest() } else { self.soonest(now, link, block) };
             self.counts.iter_mut().skip(at).take(1).for_each(|count| *count += 1.0);
             return choice(self, at);
         };
@@ -327,7 +332,7 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// Returns the codec with which the link finishes a block first.
     fn soonest(&self, now: Instant, link: &LinkRate, block: Block) -> usize {
         let done = |at: &usize| self.done_ns(*at, now, link, block);
-        self.usable().min_by(|a, b| done(a).total_cmp(&done(b))).unwrap_or(0)
+        self.usable().min_by(|a, b| done(a).total_cmp(&done(b))).unwrap_or_else(|| self.cheapest())
     }
 
     /// Returns true if a block may be given to another codec than planned, to measure it: if the link

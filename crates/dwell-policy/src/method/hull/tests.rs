@@ -348,6 +348,22 @@ fn a_try_after_others_have_failed_is_of_the_cheapest_and_a_middling_codec_in_tur
     assert_eq!(hull.since_explored, 0, "they are not counted as blocks");
 }
 
+/// A running context has one codec: what is tried, looks random or can't be in time leaves it that.
+#[test]
+fn where_every_codec_needs_the_context_none_but_the_one_that_has_it_is_taken() {
+    let prior =
+        |codec, cost_ns, saving| Prior { codec, cost_ns, saving, refers: Referring::OnlyContinues };
+    let mut hull: Hull<Codec> = Hull::new(&[prior(0, 1.0, 0.3), prior(1, 4.0, 0.6)]);
+    let taken = next(&mut hull, &slow_link(), BLOCK);
+    assert_eq!(taken, Some(1), "a slow link is worth the dearer one");
+    let probe = Block { probing: true, ..BLOCK };
+    let random = Block { looks_random: true, more: false, busy: false, ..BLOCK };
+    for block in [probe, probe, random, BLOCK] {
+        assert_eq!(next(&mut hull, &slow_link(), block), taken, "{block:?}");
+    }
+    assert_eq!(next(&mut hull, &link_of(1e5, 0), random), taken);
+}
+
 #[test]
 fn after_two_hundred_blocks_that_were_not_compressed_one_is() {
     let mut hull = hull(&[(100.0, 0.5), (200.0, 0.6)]);
