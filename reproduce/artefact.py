@@ -1,6 +1,6 @@
 """What the artefacts of papers have in common: runs, figures, and the papers' numbers beside ours.
 
-A paper's folder has `run.py`, which names its scenarios, and what is expected: `expected-quick.csv`, the claims of the
+A paper's directory has `run.py`, which names its scenarios, and what is expected: `expected-quick.csv`, the claims of the
 quick variant with their 95 % intervals. Chance follows from seeds, so that equal code gives equal numbers.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import os
 import pathlib
 import platform
+import shutil
 import sys
 import time
-from typing import Any, Iterator, List
+from typing import Any, Iterator, List, Tuple
 
 COLUMNS = ["scenario", "place", "quantity", "unit", "paper", "ours", "low", "high", "agreement"]
 
@@ -39,6 +41,16 @@ def parser(doc: str, here: pathlib.Path) -> argparse.ArgumentParser:
     out.add_argument("--quick", action="store_true", help="few and short runs")
     out.add_argument("--out", type=pathlib.Path, default=here / "out", help="where files are written (out/)")
     return out
+
+
+def bench(doc: str, here: pathlib.Path) -> Tuple[argparse.Namespace, str]:
+    """Returns the arguments of an artefact that is measured, and the program `dwell-bench`; the directory for files is there."""
+    more = parser(doc, here)
+    more.add_argument("--bench", default=os.environ.get("DWELL_BENCH"), help="the program dwell-bench")
+    arguments = more.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    built = here.parents[1] / "target/release/dwell-bench"
+    return arguments, arguments.bench or shutil.which("dwell-bench") or str(built)
 
 
 def compare(text: str, expected: pathlib.Path) -> int:

@@ -3,9 +3,7 @@
 import csv
 import json
 import math
-import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
@@ -13,7 +11,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from artefact import parser  # noqa: E402 - it lies beside the folder
+from artefact import bench  # noqa: E402 - it lies beside the directory
 
 RATES = ["10mbit", "20mbit", "50mbit", "70mbit", "100mbit", "200mbit", "500mbit"]
 QUICK = ["10mbit", "50mbit", "100mbit"]
@@ -97,13 +95,9 @@ def draw(rows, path):
 
 def main():
     """Measures, compares and draws."""
-    more = parser(__doc__, HERE)
-    more.add_argument("--bench", default=os.environ.get("DWELL_BENCH"), help="the program dwell-bench")
-    arguments = more.parse_args()
-    bench = arguments.bench or shutil.which("dwell-bench") or HERE.parents[1] / "target/release/dwell-bench"
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    arguments, program = bench(__doc__, HERE)
     runs = arguments.out / "runs.jsonl"
-    words = [str(bench), "stream", "--strategy", ",".join(STRATEGIES), "--codec", CODEC, "--workload", "text"]
+    words = [program, "stream", "--strategy", ",".join(STRATEGIES), "--codec", CODEC, "--workload", "text"]
     words += ["--rate", ",".join(QUICK if arguments.quick else RATES), "--runs", "3" if arguments.quick else "5"]
     words += ["--seconds", "1" if arguments.quick else "3", "--no-others", "--json", str(runs.resolve()), "--resume"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=HERE.parents[1])

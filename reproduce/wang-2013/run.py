@@ -1,16 +1,14 @@
 """Reproduces the tables and figure 4 of Wang et al. 2013 (TCPComp); README.md says how."""
 
 import csv
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from artefact import compare, parser  # noqa: E402 - it lies beside the folder
+from artefact import bench, compare  # noqa: E402 - it lies beside the directory
 
 TABLES = ("factors", "schemes", "targets")
 
@@ -60,12 +58,8 @@ def draw(directory, path):
 
 def main():
     """Runs the program, compares, and draws."""
-    more = parser(__doc__, HERE)
-    more.add_argument("--bench", default=os.environ.get("DWELL_BENCH"), help="the program dwell-bench")
-    arguments = more.parse_args()
-    bench = arguments.bench or shutil.which("dwell-bench") or HERE.parents[1] / "target/release/dwell-bench"
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    words = [str(bench), "tcpcomp", "--output", str(arguments.out.resolve())]
+    arguments, program = bench(__doc__, HERE)
+    words = [program, "tcpcomp", "--output", str(arguments.out.resolve())]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=HERE.parents[1])
     for quantity, paper, ours in claims(arguments.out):
         print(f"{quantity}: paper {paper}, ours {ours}")

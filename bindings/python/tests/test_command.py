@@ -1,6 +1,5 @@
 """`python -m dwell`: what the program does, on an engine."""
 
-import csv
 import importlib.util
 import json
 import os
@@ -60,14 +59,8 @@ def test_a_paper_is_an_artefact(root, tmp_path, paper):
     folder = root / "reproduce" / paper
     words = [folder / "run.py", "--quick", "--no-figures", "--out", tmp_path]
     done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True)
-    # Code that gives other numbers on purpose is no failure here: `run.py` says so to whoever checks.
-    assert done.returncode in (0, 1) and "wrote" in done.stdout, done.stderr
-
-    def named(path):
-        with open(path, newline="") as file:
-            return [(row["scenario"], row["place"], row["quantity"]) for row in csv.DictReader(file)]
-
-    assert named(tmp_path / "claims.csv") == named(folder / "expected-quick.csv")
+    # Whoever changes numbers on purpose copies claims.csv to expected-quick.csv, and says why in the commit.
+    assert done.returncode == 0 and "as expected" in done.stdout, done.stdout + done.stderr
 
 
 def test_what_is_measured_is_held_against_the_papers_claims(root, tmp_path, monkeypatch):
@@ -154,6 +147,8 @@ def test_an_interrupt_ends_all_of_it(dwell_on, tmp_path):
         stderr=subprocess.PIPE,
         env={**os.environ, "DWELL_PYTHON": sys.executable},
         start_new_session=True,
+        # What is started in the background of a shell, as these tests may be, ignores interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     # Ctrl-C, when some work is done and much is left.
     wait_until(lambda: store.exists() and any(store.rglob("*.parquet")))

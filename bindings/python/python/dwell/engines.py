@@ -75,9 +75,8 @@ def guarded(function: Callable[[Any], Any], item: Any) -> Any:
         return Failed(f"{type(error).__name__}: {error}")
 
 
-class _Executor(Engine):
-    def __init__(self, executor: Any, workers: int, *, is_elsewhere: bool = True) -> None:
-        self._executor, self.workers, self.is_elsewhere = executor, workers, is_elsewhere
+class _Futures(Engine):
+    """What gives a future for each task, which can be cancelled."""
 
     def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
         running: Dict[Any, int] = {}
@@ -87,6 +86,16 @@ class _Executor(Engine):
             # After an interrupt; else there are none.
             for future in running:
                 future.cancel()
+
+    def _each(
+        self, function: Callable[[Any], Any], waiting: Iterator[Tuple[int, Any]], running: Dict[Any, int]
+    ) -> Iterator[Ended]:
+        raise NotImplementedError
+
+
+class _Executor(_Futures):
+    def __init__(self, executor: Any, workers: int, *, is_elsewhere: bool = True) -> None:
+        self._executor, self.workers, self.is_elsewhere = executor, workers, is_elsewhere
 
     def _each(
         self, function: Callable[[Any], Any], waiting: Iterator[Tuple[int, Any]], running: Dict[Any, int]
@@ -173,7 +182,7 @@ class _Ray(Engine):
                 yield at, result
 
 
-class _Dask(Engine):
+class _Dask(_Futures):
     def __init__(self, client: Any, *, is_ours: bool = False) -> None:
         self._client, self._is_ours = client, is_ours
         self.workers = max(1, sum(client.nthreads().values()))
@@ -183,14 +192,6 @@ class _Dask(Engine):
             cluster = self._client.cluster
             self._client.close()
             cluster.close()
-
-    def run(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Ended]:
-        running: Dict[Any, int] = {}
-        try:
-            yield from self._each(function, iter(enumerate(items)), running)
-        finally:
-            for future in running:
-                future.cancel()
 
     def _each(
         self, function: Callable[[Any], Any], waiting: Iterator[Tuple[int, Any]], running: Dict[Any, int]
