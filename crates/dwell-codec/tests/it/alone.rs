@@ -131,6 +131,7 @@ proptest! {
     ) {
         let mut ends = Ends::new(level, seed);
         let mut on_the_way = VecDeque::new();
+        let mut furthest = 0;
         for step in 0..400 {
             on_the_way.extend(ends.batch());
             if ends.rng.below(100) < loss {
@@ -157,9 +158,11 @@ proptest! {
                 let level = if ends.rng.chance(0.5) { 1 } else { level };
                 ends.advance(ContextSpec { level, ..ends.begun.spec }, false);
             }
+            furthest = furthest.max(ends.decoder.offset());
             prop_assert!(ends.decoder.memory_bytes() < 1 << 20);
         }
-        prop_assert!(ends.decoder.offset() > 0);
+        // At the end it may be nothing: where a hole is at the very beginning, all is forgotten.
+        prop_assert!(furthest > 0);
     }
 
     /// Whatever a peer claims: no panic, nothing beyond its bounds, and no more memory than was offered.
