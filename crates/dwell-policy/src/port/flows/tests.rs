@@ -159,6 +159,34 @@ fn while_the_link_sends_one_batch_the_next_is_compressed_and_no_more() {
     assert_eq!(port.batch()[0], PacketId(6));
 }
 
+/// A link of 50 Mbit/s takes 6,250 bytes a millisecond. Returns whether the second batch is begun when the first, of 17
+/// packets to a quarter, came out of the compressor so long after it was begun.
+fn next_is_begun(cost_ns: u64, took_ns: u64) -> bool {
+    let mut port = port(cost_ns);
+    let rate = Some(Rate::from_mbps(50));
+    port.configure(PortConfig { rate, ..port.config().clone() }).unwrap();
+    for id in 0..60 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch().len(), 17);
+    let (now, job) = (Instant::from_ns(took_ns), port.common.job.unwrap());
+    let outcome = Outcome::Committed(17 * 1_400 / 4);
+    port.handle(now, Event::Compressed { job, outcome, took_ns: cost_ns });
+    ask(&mut port, now) == Some(Wanted::CompressBatch)
+}
+
+#[test]
+fn the_next_batch_is_begun_while_the_link_sends_if_it_takes_as_long_or_comes_late() {
+    // 5,950 bytes keep the link for a millisecond: that is time enough for what takes 100 µs, ...
+    assert!(!next_is_begun(100 * MICRO_NS, 100 * MICRO_NS));
+    // ... not for what takes a millisecond, ...
+    assert!(next_is_begun(MILLI_NS, MILLI_NS));
+    // ... nor where whoever compresses has to be woken first, or has others to serve.
+    assert!(!next_is_begun(100 * MICRO_NS, 300 * MICRO_NS));
+    assert!(next_is_begun(100 * MICRO_NS, 1_100 * MICRO_NS));
+}
+
 #[test]
 fn a_batch_that_would_be_late_becomes_smaller() {
     // 5 µs a byte are 6.25 bytes of the link: without waiting time nothing has time, with 60 ms
