@@ -503,6 +503,9 @@ impl Engine {
         if let Some(metrics) = &self.metrics {
             metrics.answer(|| dwell_report::metrics_text(&self.present()));
         }
+        if self.web.as_ref().is_some_and(WebServer::is_watched) {
+            self.node.watch_flows(Clock::now());
+        }
         if let Some(web) = &self.web {
             web.answer(|| self.present());
         }

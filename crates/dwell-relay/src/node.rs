@@ -20,6 +20,7 @@ mod diagnosis;
 mod dictionary;
 mod egress;
 mod env;
+mod flow_watch;
 mod forward;
 mod inbound;
 mod keyed;
@@ -65,6 +66,7 @@ use ipnet::IpNet;
 
 use crate::config::{ClassConfig, Config, FailMode, PeerConfig, PublicKey, Secret};
 use crate::trust::{Identity, RandomSource};
+use flow_watch::FlowWatch;
 use memory::HistoryMemory;
 use peer::Peer;
 use prefixes::{Prefixes, Routes};
@@ -135,6 +137,7 @@ pub struct Node {
     history: HistoryMemory,
     saturation: Saturation,
     processors: Processors,
+    flow_watch: FlowWatch,
 }
 
 impl std::fmt::Debug for Node {
@@ -184,6 +187,7 @@ impl Node {
             history: HistoryMemory::default(),
             saturation: Saturation::new(),
             processors: Processors::new(),
+            flow_watch: FlowWatch::default(),
         };
         node.identify(config, random);
         for (peer, &endpoint) in config.peers.iter().zip(endpoints) {

@@ -7,6 +7,7 @@
 
 mod contexts;
 mod event;
+mod flow;
 mod operation;
 mod problem;
 
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 
 pub use contexts::{DictionaryStatus, RxContexts, TxContexts};
 pub use event::{EVENTS_MAX, EventStatus};
+pub use flow::FlowStatus;
 pub use operation::{ConfigurationStatus, RecentTraffic, Saved, SavingsStatus};
 pub use problem::{Problem, ProblemStatus};
 
@@ -58,6 +60,10 @@ pub struct Status {
     /// What happened lately, the oldest first; at most [`EVENTS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventStatus>,
+    /// The flows to peers that send most, those first; they are counted from the first question for the status on, and
+    /// not any more when nobody asked for 15 s.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowStatus>,
     /// The address of its web page, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<String>,
@@ -81,6 +87,7 @@ impl Default for Status {
             drops: BTreeMap::new(),
             problems: Vec::new(),
             events: Vec::new(),
+            flows: Vec::new(),
             web: None,
             peers: Vec::new(),
         }

@@ -102,6 +102,7 @@ impl Engine {
     /// Answers those who ask for the status. If they can't be accepted they wait: to try again at
     /// once would use up the processor.
     pub(super) fn tell_status(&mut self, now: Instant) {
+        self.node.watch_flows(now);
         let Some(socket) = &self.status else { return };
         let served = socket.serve(|| serde_json::to_vec(&self.present()).unwrap_or_default());
         if let Err(error) = served {
@@ -153,6 +154,7 @@ impl Engine {
         status.seccomp = self.confined;
         status.configuration = self.configuration.clone();
         status.events = self.chronicle.events();
+        status.flows = self.node.flows(now);
         status.web = self.config.node.web_address();
         self.account.fill(&mut status, &self.config.savings, now);
         status.tun.name = self.config.node.tun.clone();

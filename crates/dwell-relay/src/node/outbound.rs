@@ -52,6 +52,9 @@ impl Node {
             refuse_too_big(env, packet, &info, packet_max);
             return None;
         }
+        if self.flow_watch.is_on() {
+            self.flow_watch.count(env.now(), index, &info);
+        }
         self.enqueue(env, index, packet, &info);
         Some(index)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_report::status::{
-    ClassStatus, PeerStatus, RateSource, RxStatus, Status, TunStatus, TxStatus,
+    ClassStatus, FlowStatus, PeerStatus, RateSource, RxStatus, Status, TunStatus, TxStatus,
 };
 
 use super::Node;
@@ -25,6 +25,16 @@ impl Node {
         let problems = self.problems.status(now);
         let (drops, history) = (self.drops_by_name(), self.history_status());
         Status { tun, problems, peers, drops, history, ..Status::default() }
+    }
+
+    /// Somebody looks: flows are counted for some time from now on.
+    pub fn watch_flows(&mut self, now: Instant) {
+        self.flow_watch.look(now);
+    }
+
+    /// Returns the flows that send most.
+    pub fn flows(&self, now: Instant) -> Vec<FlowStatus> {
+        self.flow_watch.status(now, |peer| self.peer_config(peer).map(|it| it.name.clone()))
     }
 
     fn drops_by_name(&self) -> BTreeMap<String, u64> {

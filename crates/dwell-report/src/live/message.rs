@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Measure, Point};
-use crate::status::{ClassStatus, EventStatus, PeerState, ProblemStatus};
+use crate::status::{ClassStatus, EventStatus, FlowStatus, PeerState, ProblemStatus};
 
 /// The measures of a scope by name; those that are not known are left out.
 pub(super) type Values = BTreeMap<&'static str, f64>;
@@ -47,6 +47,8 @@ pub struct Live {
     pub peers: Vec<PeerNow>,
     /// The classes that the configuration names.
     pub classes: Vec<ClassNow>,
+    /// The flows that send most.
+    pub flows: Vec<FlowStatus>,
     /// What happened lately, the oldest first.
     pub events: Vec<EventStatus>,
 }

@@ -94,6 +94,7 @@ impl Recorder {
             now: message::values(&node),
             peers,
             classes,
+            flows: status.flows.clone(),
             events: status.events.clone(),
         }
     }

@@ -53,6 +53,7 @@ pub(crate) fn example() -> Status {
         drops: map([("no_route", 3)]),
         problems: vec![],
         events: vec![],
+        flows: vec![],
         web: None,
         peers: vec![PeerStatus {
             name: "hub".into(),

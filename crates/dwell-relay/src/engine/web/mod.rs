@@ -9,6 +9,7 @@ mod page;
 
 use std::io;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,6 +41,7 @@ type Wanted = SyncSender<Box<Status>>;
 #[derive(Debug)]
 pub(super) struct WebServer {
     wanted: Receiver<Wanted>,
+    shared: Arc<Shared>,
 }
 
 impl WebServer {
@@ -55,6 +57,7 @@ impl WebServer {
             page: Page::new(),
             state: Mutex::default(),
             changed: Condvar::new(),
+            watched: AtomicBool::new(false),
         });
         let recording = Arc::clone(&shared);
         std::thread::Builder::new().name("dwell-web".into()).spawn(move || {
@@ -63,8 +66,13 @@ impl WebServer {
             }
             recording.record(&want, &waker);
         })?;
-        http::serve(listener, "dwell-web", Site(shared))?;
-        Ok(Self { wanted })
+        http::serve(listener, "dwell-web", Site(Arc::clone(&shared)))?;
+        Ok(Self { wanted, shared })
+    }
+
+    /// Returns true if somebody watches.
+    pub(super) fn is_watched(&self) -> bool {
+        self.shared.watched.load(Ordering::Relaxed)
     }
 
     /// Gives the status to who asked for it, if anybody did.
@@ -83,6 +91,8 @@ struct Shared {
     page: Page,
     state: Mutex<State>,
     changed: Condvar,
+    /// Somebody watches; for the relay's thread, which waits for no lock.
+    watched: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -206,6 +216,7 @@ impl<'a> Watcher<'a> {
             return None;
         }
         state.watchers += 1;
+        shared.watched.store(true, Ordering::Relaxed);
         let seen = state.number;
         drop(state);
         Some(Self { shared, seen })
@@ -214,7 +225,9 @@ impl<'a> Watcher<'a> {
 
 impl Drop for Watcher<'_> {
     fn drop(&mut self) {
-        self.shared.state().watchers -= 1;
+        let mut state = self.shared.state();
+        state.watchers -= 1;
+        self.shared.watched.store(state.watchers > 0, Ordering::Relaxed);
     }
 }
 

@@ -6,6 +6,8 @@
   const RANGES = { '5m': { step: 1, count: 300 }, '1h': { step: 10, count: 360 }, '1d': { step: 300, count: 288 } };
   const CLASSES_MAX = 6;
   const EVENTS_MAX = 64;
+  const FLOWS_MAX = 12;
+  const PROTOCOLS = { 1: 'icmp', 6: 'tcp', 17: 'udp', 58: 'icmpv6' };
 
   /* Text. */
   const digits = (value) => (value === 0 ? '0' : value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2));
@@ -349,6 +351,9 @@
     fill($('decisions'), decisions.length ? decisions : [['nothing is sent', NONE]], ['wrap', 'n']);
     const learned = peers.flatMap((peer) => peer.classes.map((it) => [state.scope ? it.class : `${it.class} to ${peer.name}`, plainly(it.ratio), it.backing_off ? 'left alone' : 'compressed']));
     fill($('learned'), learned.length ? learned.slice(0, 16) : [['nothing yet', NONE, NONE]], ['wrap', 'n', '']);
+    const flows = live.flows.filter((it) => !state.scope || it.peer === state.scope).slice(0, FLOWS_MAX)
+      .map((it) => [`${PROTOCOLS[it.protocol] || `ip${it.protocol}`} ${it.source} → ${it.destination}`, it.peer, rate(it.bps), span(it.for_ns)]);
+    fill($('flows'), flows.length ? flows : [['none in the last seconds', NONE, NONE, NONE]], ['', '', 'n', 'n']);
     listEvents(live.events);
   }
 

@@ -68,7 +68,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, palette: Palette) {
         draw_plot(frame, plot, model, row.peer, palette);
         let halves = [Constraint::Percentage(62), Constraint::Percentage(38)];
         let [left, right] = Layout::horizontal(halves).areas(details);
-        draw_decisions(frame, left, model, row.peer);
+        match model.shows_flows {
+            true => draw_flows(frame, left, model, row.peer),
+            false => draw_decisions(frame, left, model, row.peer),
+        }
         draw_classes(frame, right, row.peer);
     }
     draw_keys(frame, bottom, model);
@@ -194,6 +197,17 @@ fn draw_decisions(frame: &mut Frame<'_>, area: Rect, model: &Model, peer: &PeerS
     frame.render_widget(table, area);
 }
 
+fn draw_flows(frame: &mut Frame<'_>, area: Rect, model: &Model, peer: &PeerStatus) {
+    let flows = model.status().map_or(&[][..], |status| &status.flows);
+    let rows = flows.iter().filter(|flow| flow.peer == peer.name).map(|flow| {
+        let ends = format!("{} {} > {}", flow.protocol_name(), flow.source, flow.destination);
+        Row::new([right(short_rate(Some(flow.bps))), Cell::new(ends)])
+    });
+    let widths = [Constraint::Length(8), Constraint::Min(20)];
+    let block = Block::new().borders(Borders::TOP).title(" flows that send most: bit/s ");
+    frame.render_widget(Table::new(rows, widths).block(block), area);
+}
+
 fn draw_classes(frame: &mut Frame<'_>, area: Rect, peer: &PeerStatus) {
     let rows = peer.classes.iter().map(|class| {
         let alone = if class.backing_off { "left alone" } else { "" };
@@ -216,9 +230,10 @@ fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model) {
                 true => String::new(),
                 false => format!(" ({})", model.filter),
             };
+            let other = if model.shows_flows { "decisions" } else { "flows" };
             let pause = if model.is_paused { "p go on" } else { "p pause" };
             format!(
-                " q quit  up/down peer  s sort: {}  / filter{filter}  {pause}",
+                " q quit  up/down peer  s sort: {}  / filter{filter}  f {other}  {pause}",
                 model.sort.name()
             )
         }
@@ -271,6 +286,28 @@ mod tests {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
         assert!(lines[23].contains("q quit"), "{text}");
+    }
+
+    #[test]
+    fn flows_take_the_place_of_decisions() {
+        let mut model = model();
+        let flow = |peer: &str, source: &str| dwell_report::status::FlowStatus {
+            peer: peer.to_owned(),
+            protocol: 6,
+            source: source.to_owned(),
+            destination: "10.2.0.9:443".to_owned(),
+            bps: 1_500_000,
+            ..Default::default()
+        };
+        let mut asked = status(20);
+        asked.flows = vec![flow("hub", "10.1.0.5:40000"), flow("depot", "10.1.0.6:40000")];
+        model.update(20 * SECOND_NS, asked);
+        assert!(model.take_key(Key::Char('f')));
+        let text = screen(&model, (80, 24), PLAIN).join("\n");
+        assert!(text.contains("1.5 M tcp 10.1.0.5:40000 > 10.2.0.9:443"), "{text}");
+        assert!(!text.contains("10.1.0.6") && text.contains("f decisions"), "{text}");
+        assert!(model.take_key(Key::Char('f')));
+        assert!(screen(&model, (80, 24), PLAIN).join("\n").contains("queue: "));
     }
 
     #[test]

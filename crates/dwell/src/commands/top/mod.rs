@@ -30,6 +30,7 @@ Keys:
   up, down   choose a peer, whose link, queue, decisions and classes stand below
   s          sort the peers: as configured, by name, rate out, rate in, waiting time, savings
   /          show only peers whose name, state or classes contain what is typed then; Esc clears it
+  f          show the flows to the peer that send most, or decisions again
   p          pause, and go on
   q          quit; Ctrl-C too
 

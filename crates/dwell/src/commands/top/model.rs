@@ -86,6 +86,8 @@ pub(super) struct Model {
     /// The filter is being typed.
     pub(super) types_filter: bool,
     pub(super) is_paused: bool,
+    /// Flows are shown, and not decisions.
+    pub(super) shows_flows: bool,
     selected: usize,
 }
 
@@ -137,6 +139,7 @@ impl Model {
             (false, Key::Char('q')) => return false,
             (false, Key::Char('/')) => self.types_filter = true,
             (false, Key::Char('s')) => self.sort = self.sort.next(),
+            (false, Key::Char('f')) => self.shows_flows = !self.shows_flows,
             (false, Key::Char('p' | ' ')) => self.is_paused = !self.is_paused,
             (_, Key::Up) | (false, Key::Char('k')) => {
                 self.selected = self.selected().saturating_sub(1);
