@@ -4,4 +4,8 @@
 
 pub mod directory;
 pub mod privilege;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod seccomp;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[path = "no_seccomp.rs"]
 pub mod seccomp;

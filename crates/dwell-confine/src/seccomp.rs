@@ -39,7 +39,7 @@ pub enum FilterError {
 /// other threads start.
 ///
 /// # Errors
-/// If the processor is neither x86-64 nor aarch64, or the kernel has no filters. Then some of the
+/// If the kernel has no filters. Then some of the
 /// filters may be in force; they forbid nothing that is needed.
 pub fn confine() -> Result<(), FilterError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
