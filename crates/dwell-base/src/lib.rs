@@ -1,9 +1,10 @@
 //! The vocabulary that every other crate shares: instants, link rates, sizes, seeded randomness,
-//! secrets, the errors of files that people write, and helpers for messages about text from outside.
+//! secrets, base64, the errors of files that people write, and helpers for messages about text from outside.
 //!
 //! This crate knows nothing about packets, codecs, clocks or files. Time is a number that the
 //! caller read from a clock or, in a simulation, made up.
 
+pub mod base64;
 pub mod file_errors;
 pub mod rate;
 pub mod rng;

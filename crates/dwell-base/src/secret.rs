@@ -6,6 +6,8 @@ use std::str::FromStr;
 use thiserror::Error;
 use zeroize::Zeroize;
 
+use crate::base64;
+
 /// A secret of 32 bytes. It is wiped from memory when dropped, and is never shown.
 #[derive(Clone)]
 pub struct Secret([u8; Secret::BYTES]);
@@ -79,39 +81,9 @@ fn read_hex(text: &[u8], out: &mut [u8; Secret::BYTES]) -> Option<()> {
     Some(())
 }
 
-/// Reads 32 bytes in base64: the alphabet of RFC 4648, with or without padding. None if it is
-/// anything else.
+/// Reads 32 bytes in base64, with or without padding. None if it is anything else.
 pub fn read_base64(text: &[u8], out: &mut [u8; Secret::BYTES]) -> Option<()> {
-    let text = match text {
-        [digits @ .., b'='] if digits.len() == 43 => digits,
-        digits if digits.len() == 43 => digits,
-        _ => return None,
-    };
-    let (mut bits, mut bit_count, mut at) = (0u32, 0, 0);
-    for &byte in text {
-        bits = bits << 6 | base64_digit(byte)?;
-        bit_count += 6;
-        if bit_count >= 8 {
-            bit_count -= 8;
-            out[at] = (bits >> bit_count) as u8;
-            bits &= (1 << bit_count) - 1;
-            at += 1;
-        }
-    }
-    // 43 digits are 258 bits: the last two must be zero, or two texts would be one key.
-    (bits == 0).then_some(())
-}
-
-fn base64_digit(byte: u8) -> Option<u32> {
-    let digit = match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(u32::from(digit))
+    base64::decode(text, out).filter(|len| *len == out.len()).map(|_| ())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dwell_base::base64;
 use dwell_base::secret::read_base64;
 use thiserror::Error;
 
@@ -27,19 +28,7 @@ impl PublicKey {
 
 /// 32 bytes in base64, with padding: 44 characters, as WireGuard writes keys.
 pub fn base64_of(bytes: &[u8; 32]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(44);
-    for group in bytes.chunks(3) {
-        let (mut bits, digits) = (0u32, group.len() + 1);
-        for at in 0..3 {
-            bits = bits << 8 | u32::from(*group.get(at).unwrap_or(&0));
-        }
-        for at in 0..digits {
-            text.push(char::from(DIGITS[(bits >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    text.push('=');
-    text
+    base64::encode(bytes)
 }
 
 /// In base64.

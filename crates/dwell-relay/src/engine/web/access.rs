@@ -3,12 +3,16 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use dwell_base::base64;
+
 use super::super::http::Request;
 use crate::config::WebConfig;
 
 /// Whoever tries a wrong password waits this long, and holds one of the clients' few places meanwhile: so
 /// nobody can try many. Who knows it does not wait.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
+/// The most bytes of a user's name and a password: several times what a password has.
+const CREDENTIALS_BYTES_MAX: usize = 4_096;
 /// Wrong passwords are logged this often at most.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
@@ -117,32 +121,10 @@ fn sent_password(header: &str) -> Option<String> {
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
-    let text = String::from_utf8(decode_base64(encoded.trim())?).ok()?;
+    let mut bytes = [0; CREDENTIALS_BYTES_MAX];
+    let len = base64::decode(encoded.trim().as_bytes(), &mut bytes)?;
+    let text = str::from_utf8(&bytes[..len]).ok()?;
     Some(text.split_once(':')?.1.to_owned())
-}
-
-/// Reads base64, with or without padding.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let (mut bits, mut count) = (0_u32, 0);
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    for byte in text.trim_end_matches('=').bytes() {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(digit);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    (bits == 0 && count < 6).then_some(out)
 }
 
 #[cfg(test)]
