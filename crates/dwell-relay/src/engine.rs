@@ -15,6 +15,7 @@ mod journal;
 mod metrics;
 mod os_env;
 mod outbox;
+mod rate_doubts;
 mod reading;
 mod resolver;
 mod route_plan;
@@ -54,6 +55,7 @@ use events::Chronicle;
 use journal::Journals;
 use metrics::MetricsServer;
 use os_env::{OsEnv, TunCount};
+use rate_doubts::RateDoubts;
 use resolver::Resolver;
 use routes::{RouteCare, adopt_routes};
 use sockets::{addresses, narrow, peer_token, unsent};
@@ -117,6 +119,7 @@ struct Engine {
     /// What became of its file since the start.
     configuration: ConfigurationStatus,
     account: Account,
+    rate_doubts: RateDoubts,
     node: Node,
     env: OsEnv,
     poller: Poller,
@@ -220,6 +223,7 @@ impl Engine {
                 ..ConfigurationStatus::default()
             },
             account,
+            rate_doubts: RateDoubts::default(),
             node,
             env,
             poller,

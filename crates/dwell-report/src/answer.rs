@@ -30,9 +30,6 @@ pub fn answer(status: &Status) -> String {
     for peer in status.peers.iter().take(PEERS_MAX) {
         out += &traffic(peer);
         out += &compression(peer);
-        if let Some(doubt) = rate_doubt(peer) {
-            let _ = writeln!(out, "{}: {doubt}", peer.name);
-        }
     }
     if let Some(more) = status.peers.len().checked_sub(PEERS_MAX).filter(|more| *more > 0) {
         let _ = writeln!(out, "and {more} more peers, see below");
@@ -136,9 +133,18 @@ const LOSS_PPM: u64 = 20_000;
 /// Fewer datagrams prove nothing.
 const DATAGRAMS_MIN: u64 = 200;
 
-/// Returns a question if a configured rate looks like more than the link carries: it drops, and should not be
+/// Why a configured rate looks like more than the link carries, and what helps: full sentences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateDoubt {
+    /// The facts.
+    pub why: String,
+    /// The advice.
+    pub remedy: String,
+}
+
+/// Returns the doubt if a configured rate looks like more than the link carries: it drops, and should not be
 /// busy. Nothing would wait here then, and nothing be compressed.
-pub fn rate_doubt(peer: &PeerStatus) -> Option<String> {
+pub fn rate_doubt(peer: &PeerStatus) -> Option<RateDoubt> {
     let rate_bps = peer.rate_bps.filter(|_| peer.rate_source == RateSource::Configured)?;
     let used_ppm = peer.recent?.utilisation_ppm?;
     let loss =
@@ -150,12 +156,16 @@ pub fn rate_doubt(peer: &PeerStatus) -> Option<String> {
         (false, true) => format!("and only {} arrive", human::share(arrived_ppm, 1_000_000)),
         (false, false) => return None,
     };
-    Some(format!(
-        "{} of the datagrams to it are lost, {though} by the configured rate of {}: is \
-         that more than the link carries? Write what it really carries, or rate = \"auto\".",
+    let why = format!(
+        "{} of the datagrams to it are lost, {though} by the configured rate of {}: that looks like more than \
+         the link carries. What is too much is lost on the path, and too little waits here to be compressed.",
         human::share(loss.lost, loss.datagrams),
         human::rate(rate_bps)
-    ))
+    );
+    let remedy =
+        "Write under rate what the link really carries, or rate = \"auto\". If it is right, look for what loses \
+         datagrams on the path.";
+    Some(RateDoubt { why, remedy: remedy.to_owned() })
 }
 
 /// Returns what is compressed and what is not, and why.
@@ -304,14 +314,14 @@ d does not answer, for 3 min 0 s now: it has not contacted this node, which know
         };
         assert_eq!(rate_doubt(&peer), None);
         peer.tx.loss = RecentLoss::of(1_000, 40);
-        let said = rate_doubt(&peer).unwrap();
+        let said = rate_doubt(&peer).unwrap().why;
         assert!(said.starts_with("4.0 % of the datagrams to it are lost"), "{said}");
         assert!(said.contains("10.0 % busy") && said.contains("100 Mbit/s"), "{said}");
         let busy = RecentTraffic { utilisation_ppm: Some(950_000), ..Default::default() };
         assert_eq!(rate_doubt(&PeerStatus { recent: Some(busy), ..peer.clone() }), None);
         let mut flooded = PeerStatus { recent: Some(busy), ..peer.clone() };
         flooded.tx.loss = RecentLoss::of(1_000, 900);
-        let said = rate_doubt(&flooded).unwrap();
+        let said = rate_doubt(&flooded).unwrap().why;
         assert!(said.contains("lost, and only 9.5 % arrive by the configured rate"), "{said}");
         let measured = PeerStatus { rate_source: RateSource::Measured, ..peer.clone() };
         assert_eq!(rate_doubt(&measured), None);

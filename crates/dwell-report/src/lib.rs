@@ -20,7 +20,7 @@ pub mod status;
 pub mod table;
 mod view;
 
-pub use answer::{answer, explained, rate_doubt};
+pub use answer::{RateDoubt, answer, explained, rate_doubt};
 pub use histogram::Histogram;
 pub use metrics::metrics_text;
 pub use proxy::{ProxyStatus, proxy_text};

@@ -144,6 +144,7 @@ impl Engine {
         }
         self.route_care.verify_soon(now);
         self.look_at_counters();
+        self.look_at_rates(now);
     }
 
     /// Asks the kernel what it knows of the path to a peer.

@@ -28,6 +28,8 @@ pub enum Problem {
     NotDelivered,
     /// Full-sized datagrams disappear on the path without an ICMP message.
     PathMtu,
+    /// The configured rate looks like more than the link carries.
+    RateTooHigh,
     /// The peer sends packets from addresses that are not in its prefixes.
     NotAllowed,
     /// The peer has another dictionary than this node, or none.
@@ -46,7 +48,7 @@ pub enum Problem {
 
 impl Problem {
     /// The problems that a peer can have.
-    pub const OF_PEERS: [Self; 15] = [
+    pub const OF_PEERS: [Self; 16] = [
         Self::Unresolved,
         Self::Unreachable,
         Self::PortClosed,
@@ -57,6 +59,7 @@ impl Problem {
         Self::Stopped,
         Self::NotDelivered,
         Self::PathMtu,
+        Self::RateTooHigh,
         Self::NotAllowed,
         Self::DictionaryMismatch,
         Self::DecodesSlowly,
@@ -80,6 +83,7 @@ impl Problem {
             Self::Stopped => "stopped",
             Self::NotDelivered => "not_delivered",
             Self::PathMtu => "path_mtu",
+            Self::RateTooHigh => "rate_too_high",
             Self::DecodesSlowly => "decodes_slowly",
             Self::NotAllowed => "not_allowed",
             Self::DictionaryMismatch => "dictionary_mismatch",

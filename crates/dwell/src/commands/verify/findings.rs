@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use dwell_report::status::{PeerState, PeerStatus, Problem, ProblemStatus, Status};
-use dwell_report::{human, rate_doubt};
+use dwell_report::human;
 use ipnet::IpNet;
 use serde::Serialize;
 
@@ -123,9 +123,6 @@ pub(in crate::commands) fn of_peer(
             .filter(|problem| !is_of_routes(problem))
             .map(|problem| Finding::of(peer, "problem", Verdict::Hint, sentences(problem))),
     );
-    if let Some(doubt) = rate_doubt(peer) {
-        findings.push(Finding::of(peer, "rate", Verdict::Hint, doubt));
-    }
     findings.extend(ping(peer, pings, machine));
     findings.extend(forwarding(peer, status, machine));
     findings
