@@ -17,6 +17,7 @@ mod handshake;
 mod identity;
 mod keyed;
 mod noise;
+mod pairing;
 mod psk;
 mod session;
 mod shares;
@@ -32,6 +33,7 @@ pub(crate) use handshake::{HELLO_LEN_MAX, Offer, Opened};
 pub use handshake::{Handshake, HelloOutcome};
 pub(crate) use identity::Identity;
 pub(crate) use keyed::{Answer, Responded};
+pub use pairing::{PAIRING_MAC_LEN, PairingKey};
 pub(crate) use psk::From;
 pub use session::{OpenError, Session};
 #[cfg(any(test, feature = "test-peer"))]

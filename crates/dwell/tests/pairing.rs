@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use dwell_relay::pairing::Line;
+
 const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
 
 /// A directory with a node's files, removed with it.
@@ -118,7 +120,7 @@ fn a_line_comes_by_standard_input_too() {
     command.args(["join", "--name", "site-b"]).arg("--config").arg(b.config());
     let output = command.stdin(fs::File::open(&mailed).unwrap()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(output.stdout.starts_with(b"dwell1,answer,name=site-b,"), "{output:?}");
+    assert!(output.stdout.starts_with(b"dwell2,answer,name=site-b,"), "{output:?}");
 }
 
 #[test]
@@ -214,6 +216,39 @@ fn mistakes_end_in_a_remedy() {
     let hidden = e.init("site-e", &[]);
     assert!(f.refuses(&["join", "--name", "f", &hidden]).contains("neither end has an endpoint"));
     assert!(a.refuses(&["peer", "remove", "nobody"]).contains("there is no peer \"nobody\""));
+}
+
+/// A line with something else in it, and the check sum that fits.
+fn changed_on_its_way(line: &str, from: &str, to: &str) -> String {
+    let (body, _) = line.rsplit_once(",sum=").unwrap();
+    assert!(body.contains(from), "{line}");
+    Line::summed(&body.replace(from, to))
+}
+
+#[test]
+fn a_line_that_was_changed_on_purpose_is_refused() {
+    let (a, b) = (Node::new("forged-a"), Node::new("forged-b"));
+    let offer = a.init("site-a", &A);
+    let join = |line: &str| b.does(&["join", "--force", "--name", "site-b", line]);
+    // More networks than the site has, or its traffic to somebody else.
+    let answer = join(&offer);
+    for (from, to) in [("10.77.0.2/32", "10.0.0.0/8"), ("name=site-b", "name=site-x")] {
+        let forged = changed_on_its_way(&answer, from, to);
+        let refused = a.refuses(&["join", &forged]);
+        assert!(
+            refused.contains("was changed on its way") && refused.contains("again"),
+            "{refused}"
+        );
+    }
+    // The offer, which only the answer to it can show.
+    fs::remove_file(b.config()).unwrap();
+    let elsewhere = join(&changed_on_its_way(&offer, "at=203.0.113.10", "at=198.51.100.66"));
+    let refused = a.refuses(&["join", &elsewhere]);
+    assert!(
+        refused.contains("answers another line") && refused.contains("dwell invite"),
+        "{refused}"
+    );
+    a.does(&["join", &answer]);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The line that one end prints and the other is given.
 //!
 //! ```text
-//! dwell1,offer,name=site-a,key=Zy1j…2V2o,at=203.0.113.10:7733,nets=10.1.0.0/24+10.77.0.1/32,you=10.77.0.2/24,sum=90ab12cd34ef
+//! dwell2,offer,name=site-a,key=Zy1j…2V2o,at=203.0.113.10:7733,nets=10.1.0.0/24+10.77.0.1/32,you=10.77.0.2/24,sum=90ab12cd34ef
 //! ```
 //!
 //! It is readable, so that whoever pastes it sees what is agreed to; and of characters that no shell and no
-//! mail program changes. A check sum finds what was cut off or mistyped. It is no signature: a line is to be
-//! brought over a channel that nobody else can write to, like any public key.
+//! mail program changes. A check sum finds what was cut off or mistyped; what was changed on purpose shows in the
+//! answer's seal ([`super::seal`]). The keys themselves are to be brought over a channel that nobody else can write
+//! to, or to be compared, like any public key.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +17,7 @@ use dwell_base::text::printable;
 use ipnet::IpNet;
 use thiserror::Error;
 
+use super::seal::{DIGEST_LEN, Seal};
 use crate::config::{Endpoint, PublicKey, is_name};
 
 /// The most bytes of a line.
@@ -24,7 +26,7 @@ pub const LINE_LEN_MAX: usize = 4_096;
 pub const LISTED_MAX: usize = 64;
 
 /// How lines of this version begin.
-const BEGIN: &str = "dwell1";
+const BEGIN: &str = "dwell2";
 /// What separates fields, ...
 const FIELD: char = ',';
 /// ... and what separates the items of a list.
@@ -45,6 +47,10 @@ pub enum LineKind {
     Answer {
         /// The beginning of that node's public key, by [`Line::tag_of`].
         tag: String,
+        /// The digest of the offer as it arrived, by [`Line::offer_digest`].
+        offer: String,
+        /// The MAC of all of the answer, by [`Line::sealed`].
+        seal: Seal,
     },
 }
 
@@ -116,7 +122,8 @@ impl Line {
         format!("{body},sum={}", sum_of(body))
     }
 
-    fn body(&self) -> String {
+    /// Everything but the seal and the check sum.
+    pub(super) fn body(&self) -> String {
         let kind = match &self.kind {
             LineKind::Offer { .. } => "offer",
             LineKind::Answer { .. } => "answer",
@@ -131,7 +138,7 @@ impl Line {
         match &self.kind {
             LineKind::Offer { addresses } if addresses.is_empty() => {}
             LineKind::Offer { addresses } => body += &format!(",you={}", joined(addresses)),
-            LineKind::Answer { tag } => body += &format!(",to={tag}"),
+            LineKind::Answer { tag, offer, .. } => body += &format!(",to={tag},of={offer}"),
         }
         if self.has_psk {
             body += ",psk=yes";
@@ -142,7 +149,11 @@ impl Line {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&Self::summed(&self.body()))
+        let mut body = self.body();
+        if let LineKind::Answer { seal, .. } = &self.kind {
+            body += &format!(",mac={seal}");
+        }
+        f.write_str(&Self::summed(&body))
     }
 }
 
@@ -202,6 +213,8 @@ struct Fields<'t> {
     nets: Option<&'t str>,
     you: Option<&'t str>,
     to: Option<&'t str>,
+    of: Option<&'t str>,
+    mac: Option<&'t str>,
     psk: Option<&'t str>,
 }
 
@@ -219,6 +232,8 @@ impl<'t> Fields<'t> {
                 "nets" => &mut fields.nets,
                 "you" => &mut fields.you,
                 "to" => &mut fields.to,
+                "of" => &mut fields.of,
+                "mac" => &mut fields.mac,
                 "psk" => &mut fields.psk,
                 _ => return Err(format!("the field \"{}\" is unknown", printable(name))),
             };
@@ -234,11 +249,7 @@ fn read_body(body: &str) -> Result<Line, String> {
     let mut items = body.split(FIELD).skip(1);
     let kind = items.next().unwrap_or_default();
     let fields = Fields::read(items)?;
-    let kind = match (kind, fields.to, fields.you) {
-        ("offer", None, you) => LineKind::Offer { addresses: list(you, "you", read_address)? },
-        ("answer", Some(tag), None) if is_tag(tag) => LineKind::Answer { tag: tag.to_owned() },
-        _ => return Err("it is neither an offer nor an answer".to_owned()),
-    };
+    let kind = read_kind(kind, &fields)?;
     let name = fields.name.filter(|name| is_name(name)).ok_or("it has no name of a node")?;
     let key = fields.key.ok_or("it has no public key")?;
     let public_key = key.parse().map_err(|_| "its public key is none".to_owned())?;
@@ -255,8 +266,24 @@ fn read_body(body: &str) -> Result<Line, String> {
     Ok(Line { kind, name: name.to_owned(), public_key, endpoints, prefixes, has_psk })
 }
 
-fn is_tag(text: &str) -> bool {
-    text.len() == TAG_LEN && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/".contains(&b))
+fn read_kind(kind: &str, fields: &Fields<'_>) -> Result<LineKind, String> {
+    match (kind, (fields.to, fields.of, fields.mac), fields.you) {
+        ("offer", (None, None, None), you) => {
+            Ok(LineKind::Offer { addresses: list(you, "you", read_address)? })
+        }
+        ("answer", (Some(tag), Some(offer), Some(seal)), None)
+            if is_part(tag, TAG_LEN) && is_part(offer, DIGEST_LEN) =>
+        {
+            let seal = seal.parse().map_err(|()| "its seal is none".to_owned())?;
+            Ok(LineKind::Answer { tag: tag.to_owned(), offer: offer.to_owned(), seal })
+        }
+        _ => Err("it is neither an offer nor an answer".to_owned()),
+    }
+}
+
+/// Returns true for a part of base64 that is so long.
+fn is_part(text: &str, len: usize) -> bool {
+    text.len() == len && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/".contains(&b))
 }
 
 fn list<T: PartialEq>(
@@ -296,6 +323,7 @@ fn read_address(text: &str) -> Option<IpNet> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_base::base64;
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
@@ -317,8 +345,8 @@ mod tests {
     fn an_offer_is_readable() {
         assert_eq!(
             offer().to_string(),
-            "dwell1,offer,name=site-a,key=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc,\
-             at=203.0.113.10:7733,nets=10.1.0.0/24+10.77.0.1/32,you=10.77.0.2/24,sum=5b8f0bbb15e1"
+            "dwell2,offer,name=site-a,key=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc,\
+             at=203.0.113.10:7733,nets=10.1.0.0/24+10.77.0.1/32,you=10.77.0.2/24,sum=0c17a6782b28"
         );
     }
 
@@ -335,7 +363,7 @@ mod tests {
             assert_eq!(pasted.parse(), Ok(offer()), "{pasted}");
         }
         let v6 = Line { endpoints: vec!["[2001:db8::7]:7733".parse().unwrap()], ..offer() };
-        assert!(v6.quoted().starts_with("'dwell1,"), "a shell would take brackets for a pattern");
+        assert!(v6.quoted().starts_with("'dwell2,"), "a shell would take brackets for a pattern");
         assert_eq!(v6.quoted().parse(), Ok(v6));
     }
 
@@ -344,9 +372,9 @@ mod tests {
         let text = offer().to_string();
         let error = |text: &str| text.parse::<Line>().unwrap_err();
         assert_eq!(error(""), LineError::NoLine);
-        assert_eq!(error("dwell1"), LineError::NoLine);
+        assert_eq!(error("dwell2"), LineError::NoLine);
         assert_eq!(error("ssh-ed25519 AAAA,"), LineError::NoLine);
-        assert_eq!(error("dwell2,offer,sum=x"), LineError::OtherVersion("dwell2".to_owned()));
+        assert_eq!(error("dwell1,offer,sum=x"), LineError::OtherVersion("dwell1".to_owned()));
         assert_eq!(error(&text[..text.len() - 1]), LineError::CutOff);
         assert_eq!(error(&text[..text.len() - 30]), LineError::CutOff);
         assert_eq!(error(&text.replace("10.1.0", "10.2.0")), LineError::Mangled);
@@ -359,19 +387,33 @@ mod tests {
     fn what_is_undamaged_is_checked_all_the_same() {
         let key = "key=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
         let nets = "nets=10.1.0.0/24";
+        let (of, mac) = ("abcdefghijklmnop", "AAAAAAAAAAAAAAAAAAAAAA");
         for (body, why) in [
-            (format!("dwell1,offer,name=a b,{key},{nets}"), "no name"),
-            (format!("dwell1,offer,name=a,key=short,{nets}"), "public key is none"),
-            (format!("dwell1,offer,name=a,{key}"), "names no prefixes"),
-            (format!("dwell1,offer,name=a,{key},nets=10.1.0.1/24"), "nets can't be"),
-            (format!("dwell1,offer,name=a,name=b,{key},{nets}"), "twice"),
-            (format!("dwell1,offer,name=a,{key},{nets}+10.1.0.0/24"), "twice"),
-            (format!("dwell1,offer,name=a,{key},{nets},run=/bin/sh"), "unknown"),
-            (format!("dwell1,offer,name=a,{key},{nets},you=0.0.0.0/0"), "you can't be"),
-            (format!("dwell1,offer,name=a,{key},{nets},to=BwcHBwcH"), "neither"),
-            (format!("dwell1,answer,name=a,{key},{nets}"), "neither"),
-            (format!("dwell1,answer,name=a,{key},{nets},to=../../ab"), "neither"),
-            (format!("dwell1,offer,name=a,{key},{nets},at=0.0.0.0:1"), "at can't be"),
+            (format!("dwell2,offer,name=a b,{key},{nets}"), "no name"),
+            (format!("dwell2,offer,name=a,key=short,{nets}"), "public key is none"),
+            (format!("dwell2,offer,name=a,{key}"), "names no prefixes"),
+            (format!("dwell2,offer,name=a,{key},nets=10.1.0.1/24"), "nets can't be"),
+            (format!("dwell2,offer,name=a,name=b,{key},{nets}"), "twice"),
+            (format!("dwell2,offer,name=a,{key},{nets}+10.1.0.0/24"), "twice"),
+            (format!("dwell2,offer,name=a,{key},{nets},run=/bin/sh"), "unknown"),
+            (format!("dwell2,offer,name=a,{key},{nets},you=0.0.0.0/0"), "you can't be"),
+            (format!("dwell2,offer,name=a,{key},{nets},to=BwcHBwcH"), "neither"),
+            (format!("dwell2,answer,name=a,{key},{nets}"), "neither"),
+            (format!("dwell2,answer,name=a,{key},{nets},to=../../ab,of={of},mac={mac}"), "neither"),
+            (format!("dwell2,answer,name=a,{key},{nets},to=BwcHBwcH,of={of}"), "neither"),
+            (
+                format!("dwell2,answer,name=a,{key},{nets},to=BwcHBwcH,of=short,mac={mac}"),
+                "neither",
+            ),
+            (
+                format!("dwell2,answer,name=a,{key},{nets},to=BwcHBwcH,of={of},mac={mac}=="),
+                "seal is none",
+            ),
+            (
+                format!("dwell2,answer,name=a,{key},{nets},to=BwcHBwcH,of={of},mac=AAAA"),
+                "seal is none",
+            ),
+            (format!("dwell2,offer,name=a,{key},{nets},at=0.0.0.0:1"), "at can't be"),
         ] {
             // A space would be taken out of it before its sum is looked at.
             let error = Line::summed(&body).parse::<Line>().unwrap_err();
@@ -381,7 +423,7 @@ mod tests {
             }
         }
         let many: Vec<String> = (0..=LISTED_MAX).map(|at| format!("10.{at}.0.0/16")).collect();
-        let body = format!("dwell1,offer,name=a,{key},nets={}", many.join("+"));
+        let body = format!("dwell2,offer,name=a,{key},nets={}", many.join("+"));
         assert!(
             Line::summed(&body).parse::<Line>().unwrap_err().to_string().contains("more than 64")
         );
@@ -413,6 +455,7 @@ mod tests {
     prop_compose! {
         fn line()(
             tag in option::of("[A-Za-z0-9+/]{8}"),
+            mac: [u8; 16],
             name in "[a-zA-Z0-9][a-zA-Z0-9_.-]{0,20}",
             key: [u8; 32],
             mut endpoints in vec(endpoint(), 0..3),
@@ -420,7 +463,11 @@ mod tests {
             has_psk: bool,
         ) -> Line {
             let kind = match tag {
-                Some(tag) => LineKind::Answer { tag },
+                Some(tag) => LineKind::Answer {
+                    tag,
+                    offer: "abcd+fgh/jklmnop".to_owned(),
+                    seal: base64::encode(&mac).trim_end_matches('=').parse().unwrap(),
+                },
                 None => LineKind::Offer { addresses: vec!["fd77::2/64".parse().unwrap()] },
             };
             prefixes.sort();

@@ -1,6 +1,7 @@
 //! Pairing: two nodes come to know each other by a line of text in each direction.
 //!
-//! * [`Line`]: what is pasted from one end to the other. It has no secrets.
+//! * [`Line`]: what is pasted from one end to the other. It has no secrets; an answer is sealed, so that
+//!   changes on the way are seen.
 //! * [`address`]: which tunnel addresses are suggested.
 //! * [`edit`]: what becomes of configuration files; their comments stay.
 //!
@@ -9,5 +10,7 @@
 pub mod address;
 pub mod edit;
 mod line;
+mod seal;
 
 pub use line::{LINE_LEN_MAX, LISTED_MAX, Line, LineError, LineKind};
+pub use seal::Seal;

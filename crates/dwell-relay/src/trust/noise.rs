@@ -88,6 +88,14 @@ pub(super) fn public_of(private: &[u8; 32]) -> Result<[u8; 32], Error> {
     if dh.private.is_none() { Err(Error::Dh) } else { Ok(dh.public) }
 }
 
+/// Returns what two keys agree on. None if one of them is none, or agrees with everybody.
+pub(super) fn agreed(private: &[u8; 32], public: &[u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
+    let (mut dh, mut shared) = (X25519Keys::default(), Zeroizing::new([0; 32]));
+    dh.set(private);
+    dh.dh(public, &mut *shared).ok()?;
+    Some(shared)
+}
+
 /// The primitives of the pattern, by AWS-LC.
 struct AwsLc {
     ephemeral: Zeroizing<[u8; 32]>,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use dwell_relay::config::{Config, Endpoint, PeerConfig, PublicKey, RateConfig, Security};
 use dwell_relay::pairing::edit::{self, NewPeer};
-use dwell_relay::pairing::{LINE_LEN_MAX, Line, LineKind, address};
+use dwell_relay::pairing::{LINE_LEN_MAX, Line, LineKind, Seal, address};
 use ipnet::IpNet;
 
 use super::init::{Own, listen_for, print_line};
@@ -234,7 +234,7 @@ impl Joining {
                 config.node.name
             );
         }
-        if let LineKind::Answer { tag } = &line.kind
+        if let LineKind::Answer { tag, .. } = &line.kind
             && *tag != Line::tag_of(&own)
         {
             bail!(
@@ -244,6 +244,7 @@ impl Joining {
                 line.name
             );
         }
+        self.check_seal()?;
         refuse_own_networks(line, &config.pairing.prefixes, &config.node.addresses)?;
         let has_endpoint = !line.endpoints.is_empty() || !config.pairing.endpoints.is_empty();
         if !has_endpoint {
@@ -252,6 +253,28 @@ impl Joining {
                  this node is reached at under [pairing] in {}, endpoints = [\"HOST:PORT\"], or that of the \
                  other one there",
                 self.site.path.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses an answer that is not as the other end made it, or answers what this node never said.
+    fn check_seal(&self) -> anyhow::Result<()> {
+        let LineKind::Answer { offer, .. } = &self.line.kind else { return Ok(()) };
+        let name = &self.line.name;
+        if !self.line.is_sealed_for(self.site.private_key()?) {
+            bail!(
+                "this answer was changed on its way, or is not by the node whose key it names: what it says was \
+                 not sealed with that key for this node. Fetch it from {name} again, over a channel that \
+                 nobody else can write to"
+            );
+        }
+        let own = self.site.line(LineKind::Offer { addresses: Vec::new() }, false)?;
+        if *offer != own.offer_digest() {
+            bail!(
+                "{name} answers another line than this node gives now: that line was changed on its way, or \
+                 this node's name, endpoints or prefixes were changed since. Give {name} the present one \
+                 (`dwell invite`), and take it there with --force"
             );
         }
         Ok(())
@@ -302,7 +325,12 @@ impl Joining {
         self.site.change(text)?;
         let prefixes: Vec<_> = new.prefixes.iter().map(ToString::to_string).collect();
         let word = if known.is_empty() { "added" } else { "replaced" };
-        Ok(format!("{word} the peer \"{}\" ({}) in {path}", new.name, prefixes.join(", ")))
+        Ok(format!(
+            "{word} the peer \"{}\" ({}) in {path}, with the public key {}",
+            new.name,
+            prefixes.join(", "),
+            new.public_key
+        ))
     }
 
     /// The line for the other end, unless its line was the answer to ours.
@@ -310,9 +338,14 @@ impl Joining {
         if matches!(self.line.kind, LineKind::Answer { .. }) {
             return Ok(None);
         }
-        let tag = Line::tag_of(&self.line.public_key);
-        let kind = LineKind::Answer { tag };
-        self.site.line(kind, self.options.psk.is_some()).map(Some)
+        let kind = LineKind::Answer {
+            tag: Line::tag_of(&self.line.public_key),
+            offer: self.line.offer_digest(),
+            seal: Seal::default(),
+        };
+        let answer = self.site.line(kind, self.options.psk.is_some())?;
+        let answer = answer.sealed(self.site.private_key()?, &self.line.public_key);
+        answer.context("the key in the line is none").map(Some)
     }
 }
 

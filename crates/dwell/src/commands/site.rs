@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use dwell_relay::config::{Config, PublicKey, base64_of};
+use dwell_relay::config::{Config, PublicKey, Secret, base64_of};
 use dwell_relay::pairing::edit::{self, NewNode};
 use dwell_relay::pairing::{Line, LineKind, address};
 use dwell_relay::trust::public_key;
@@ -97,12 +97,15 @@ impl Site {
         Ok(())
     }
 
-    pub(super) fn public_key(&self) -> anyhow::Result<PublicKey> {
-        let private = self.config.node.private_key.as_ref().with_context(|| {
+    pub(super) fn private_key(&self) -> anyhow::Result<&Secret> {
+        self.config.node.private_key.as_ref().with_context(|| {
             let path = self.path.display();
             format!("{path} names no private_key_file: make a key with `dwell genkey`, and name it there")
-        })?;
-        public_key(private).context("the private key is none")
+        })
+    }
+
+    pub(super) fn public_key(&self) -> anyhow::Result<PublicKey> {
+        public_key(self.private_key()?).context("the private key is none")
     }
 
     /// What this node says of itself to others.
