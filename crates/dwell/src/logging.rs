@@ -1,5 +1,6 @@
-//! Logging to standard error, at the level of `DWELL_LOG`, `-v` or the configuration.
+//! Logging to standard error or systemd's journal, at the level of `DWELL_LOG`, `-v` or the configuration.
 
+mod journal;
 mod unblocking;
 
 use std::io;
@@ -8,10 +9,12 @@ use std::sync::Mutex;
 use anyhow::Context as _;
 use dwell_relay::config::LogLevel;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use dwell_cli::terminal;
+use journal::Journal;
 use unblocking::Unblocking;
 
 /// The variable that goes before everything else: a level, or a filter such as
@@ -23,7 +26,7 @@ pub(crate) const DEFAULT: LogLevel = LogLevel::Warn;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logging {
-    /// Log more to standard error; twice for still more (the variable DWELL_LOG takes precedence)
+    /// Log more; twice for still more (the variable DWELL_LOG takes precedence)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }
@@ -37,12 +40,21 @@ impl Logging {
             })?,
             _ => raised(level, self.verbose).name().parse()?,
         };
-        let lines = tracing_subscriber::fmt::layer()
-            .with_writer(Mutex::new(Unblocking::new(io::stderr())))
-            .with_ansi(terminal::wants_colours(&io::stderr()))
-            .with_target(false);
+        let journal = Journal::of_service();
+        let lines = journal.is_none().then(|| {
+            tracing_subscriber::fmt::layer()
+                .with_writer(Mutex::new(Unblocking::new(io::stderr())))
+                .with_ansi(terminal::wants_colours(&io::stderr()))
+                .with_target(false)
+                // Sentences name what they are about; fields are for those who search.
+                .fmt_fields(debug_fn(|writer, field, value| match field.name() {
+                    "message" => write!(writer, "{value:?}"),
+                    _ => Ok(()),
+                }))
+        });
         tracing_subscriber::registry()
             .with(lines)
+            .with(journal)
             .with(filter)
             .try_init()
             .map_err(|error| anyhow::anyhow!("logging can't be started: {error}"))

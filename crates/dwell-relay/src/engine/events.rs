@@ -52,14 +52,14 @@ impl Engine {
         match event {
             NodeEvent::Up(peer) => {
                 let name = self.name(peer);
-                tracing::info!("{name} is up");
+                tracing::info!(peer = name, event = "up", "{name} is up");
                 self.account.changed(&name, true, Clock::now());
                 self.remember(Some(peer), "up", format!("{name} is up"), "");
             }
             NodeEvent::Down(peer, why) => {
                 let name = self.name(peer);
                 self.account.changed(&name, false, Clock::now());
-                tracing::warn!("{name} is down: {why}");
+                tracing::warn!(peer = name, event = "down", "{name} is down: {why}");
                 self.remember(Some(peer), "down", format!("{name} is down: {why}"), "");
                 self.reconnect(peer);
             }
@@ -68,13 +68,20 @@ impl Engine {
             | NodeEvent::Solved(_, Problem::Stopped) => {}
             NodeEvent::Problem(of, Finding { problem, why, remedy }) => {
                 let name = self.name_of(of);
-                tracing::warn!("{name}: {}: {why} {remedy}", problem.name());
-                let text = format!("{name}: {}: {why}", problem.name());
+                let kind = problem.name();
+                tracing::warn!(
+                    peer = name,
+                    event = "problem",
+                    problem = kind,
+                    "{name}: {kind}: {why} {remedy}"
+                );
+                let text = format!("{name}: {kind}: {why}");
                 self.remember(of, "problem", text, &remedy);
             }
             NodeEvent::Solved(of, problem) => {
-                let text = format!("{}: {} is over", self.name_of(of), problem.name());
-                tracing::info!("{text}");
+                let (name, problem) = (self.name_of(of), problem.name());
+                let text = format!("{name}: {problem} is over");
+                tracing::info!(peer = name, event = "solved", problem, "{text}");
                 self.remember(of, "solved", text, "");
             }
             NodeEvent::Moved(peer, endpoint) => {
@@ -99,7 +106,7 @@ impl Engine {
             ),
             None => return,
         };
-        tracing::info!("{text}");
+        tracing::info!(peer = name, event = "moved", "{text}");
         self.remember(Some(peer), "moved", text, "");
     }
 

@@ -68,7 +68,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// The JSON document that the node answers with.
 pub(super) fn ask(path: &Path) -> anyhow::Result<Value> {
-    tracing::debug!(socket = %path.display(), "asking");
+    tracing::debug!("asking {}", path.display());
     let shown = path.display();
     let mut answer = Vec::new();
     let stream = UnixStream::connect(path).map_err(|error| explain(error, path))?;
