@@ -1,6 +1,6 @@
 //! `./x bench hub`: what a hub with many peers carries, and what loud ones cost the quiet ones.
 
-mod star;
+pub(super) mod star;
 mod streams;
 
 use std::fmt;
@@ -78,13 +78,18 @@ pub(super) struct Hub {
 
 /// How many peers there are of each kind, and the processors of the hub, if it has not all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Setting {
+pub(super) struct Setting {
     loud: usize,
     quiet: usize,
     cores: Option<usize>,
 }
 
 impl Setting {
+    /// So many peers that send nothing by themselves.
+    pub(super) fn quiet(quiet: usize) -> Self {
+        Self { loud: 0, quiet, cores: None }
+    }
+
     fn spokes(self) -> usize {
         self.loud + self.quiet
     }
@@ -249,7 +254,8 @@ fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
     sorted.get((last as f64 * share).round() as usize).copied()
 }
 
-fn sleep(time: Duration, is_interrupted: &impl Fn() -> bool) -> Result<(), Interrupted> {
+/// Sleeps, unless it is interrupted.
+pub(super) fn sleep(time: Duration, is_interrupted: &impl Fn() -> bool) -> Result<(), Interrupted> {
     let end = Instant::now() + time;
     loop {
         if is_interrupted() {

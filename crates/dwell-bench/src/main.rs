@@ -44,6 +44,7 @@ mod transfers;
 mod trial;
 mod tunnel;
 mod verdict;
+mod watching;
 mod weak;
 mod wireguard;
 mod workload;
@@ -70,6 +71,7 @@ Examples:
   ./x bench deadlines                                   packets held back, and those too late
   ./x bench chain                                       which relay of a chain compresses how much
   ./x bench hub                                         a hub with many peers
+  ./x bench watching                                    what the web page and `dwell top` cost
   ./x bench weak                                        relays with a quota of processor time
   ./x bench transfers                                   files, against zstd through a connection
   ./x bench tcpcomp                                     segments that TCPComp saves
@@ -102,6 +104,7 @@ enum What {
     Idle(idle::Idle),
     Hub(hub::Hub),
     Http(http::Http),
+    Watching(watching::Watching),
     Weak(Box<weak::Weak>),
     Ceiling(ceiling::Ceiling),
     Replay(replay::Replay),
@@ -134,6 +137,7 @@ impl Bench {
             What::Idle(command) => command.run(),
             What::Hub(command) => command.run(),
             What::Http(command) => command.run(),
+            What::Watching(command) => command.run(),
             What::Weak(command) => command.run(),
             What::Ceiling(command) => command.run(),
             What::Replay(command) => command.run(),

@@ -22,35 +22,35 @@ use dwell_report::status::PeerState;
 use rustix::process::{Pid, Signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::Setting;
+pub(crate) use super::Setting;
 use crate::program;
 
 /// The most spokes: their numbers are part of addresses.
-pub(super) const SPOKES_MAX: usize = 250;
+pub(crate) const SPOKES_MAX: usize = 250;
 const HUB: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// The hub's address in the tunnel.
-pub(super) const HUB_IN_TUNNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(crate) const HUB_IN_TUNNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const BRIDGE: &str = "bridge";
 /// All are up after this, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
 
 /// The hosts.
-pub(super) struct Hosts {
-    pub(super) hub: Host,
-    pub(super) spokes: Vec<Host>,
+pub(crate) struct Hosts {
+    pub(crate) hub: Host,
+    pub(crate) spokes: Vec<Host>,
     directory: PathBuf,
 }
 
 /// The relays of one run.
-pub(super) struct Star<'a> {
-    pub(super) hosts: &'a Hosts,
-    pub(super) hub: Relay,
+pub(crate) struct Star<'a> {
+    pub(crate) hosts: &'a Hosts,
+    pub(crate) hub: Relay,
     spokes: Vec<Relay>,
 }
 
 /// Returns a spoke's address in the tunnel.
-pub(super) fn in_tunnel(n: usize) -> Ipv4Addr {
+pub(crate) fn in_tunnel(n: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 1, n as u8 + 1)
 }
 
@@ -59,7 +59,7 @@ fn name(n: usize) -> String {
 }
 
 impl Hosts {
-    pub(super) fn build(lab: &mut Lab, spokes: usize) -> anyhow::Result<Self> {
+    pub(crate) fn build(lab: &mut Lab, spokes: usize) -> anyhow::Result<Self> {
         ensure!(spokes <= SPOKES_MAX, "{spokes} spokes are too many: up to {SPOKES_MAX}");
         let hub = lab.host("hub")?;
         hub.output("ip", &["link", "add", BRIDGE, "type", "bridge"])?;
@@ -82,9 +82,19 @@ impl Hosts {
     }
 
     /// Starts the relays of a run, with these lines under `[defaults]`.
-    pub(super) fn start(&self, setting: Setting, defaults: &str) -> anyhow::Result<Star<'_>> {
+    pub(crate) fn start(&self, setting: Setting, defaults: &str) -> anyhow::Result<Star<'_>> {
+        self.start_with(setting, defaults, "")
+    }
+
+    /// The same, with more tables in the hub's configuration.
+    pub(crate) fn start_with(
+        &self,
+        setting: Setting,
+        defaults: &str,
+        of_hub: &str,
+    ) -> anyhow::Result<Star<'_>> {
         let spokes = setting.spokes();
-        self.configure(setting, defaults)?;
+        self.configure(setting, defaults, of_hub)?;
         let hub = self.start_one("hub", self.hub.clone())?;
         let mut star = Star { hosts: self, hub, spokes: Vec::new() };
         if let Some(cores) = setting.cores {
@@ -102,14 +112,14 @@ impl Hosts {
         Ok(Relay::start(name, host, &program::dwell()?, config, &self.directory)?)
     }
 
-    fn configure(&self, setting: Setting, defaults: &str) -> anyhow::Result<()> {
+    fn configure(&self, setting: Setting, defaults: &str, of_hub: &str) -> anyhow::Result<()> {
         let directory = self.directory.display();
         // A pinned process would count the processors before it is pinned.
         let threads = setting.cores.map_or_else(String::new, |n| format!("threads = {n}\n"));
         let mut hub = format!(
             "[node]\nname = \"hub\"\naddresses = [\"{HUB_IN_TUNNEL}/32\"]\n\
              status = \"{directory}/hub.sock\"\n{threads}[savings]\nfile = \"none\"\n\
-             [defaults]\n{defaults}\n"
+             {of_hub}[defaults]\n{defaults}\n"
         );
         for n in 0..setting.spokes() {
             let (name, at) = (name(n), in_tunnel(n));
@@ -141,7 +151,7 @@ impl Star<'_> {
         sched_setaffinity(pid, &set).context("the hub can't be pinned to processors")
     }
 
-    pub(super) fn status(&self) -> anyhow::Result<Status> {
+    pub(crate) fn status(&self) -> anyhow::Result<Status> {
         Ok(self.hub.status()?)
     }
 
