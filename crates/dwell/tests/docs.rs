@@ -1,7 +1,8 @@
-//! The documentation's links and examples, and the quick start of README.md as an operator would do it.
+//! The documentation's links and examples, and the quick start of README.md and the tutorial as an operator would do
+//! them.
 //!
-//! The quick start runs in a lab, which must be entered before there are threads: so this is a
-//! program with its own main function that starts itself again for that check. Arguments are
+//! These run in a lab, which must be entered before there are threads: so this is a
+//! program with its own main function that starts itself again for these checks. Arguments are
 //! parts of the names of the checks to run.
 
 // Nothing here is for others.
@@ -15,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use dwell_lab::lab::{self, Host, LabError, Process};
+use dwell_lab::lab::{self, Host, Lab, LabError, Process};
 
 const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
 const README: &str = include_str!("../../../README.md");
@@ -23,10 +24,15 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
 const PATIENCE: Duration = Duration::from_secs(10);
 const SKIPPED: u8 = 77;
+const TUTORIAL: &str = "docs/tutorial.md";
+/// The argument by which this program starts itself, before the page whose commands it runs.
+const IN_LAB: &str = "--in-lab";
+/// Where a configuration is on a machine of its own.
+const ETC: &str = "/etc/dwell/";
 
 type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
 
-const ALL: [Check; 9] = [
+const ALL: [Check; 10] = [
     ("every_link_leads_somewhere", links_lead_somewhere),
     ("every_anchor_is_a_heading", anchors_are_headings),
     ("every_page_is_linked", pages_are_linked),
@@ -35,13 +41,16 @@ const ALL: [Check; 9] = [
     ("the_readme_links_the_examples", readme_links_examples),
     ("every_example_checks", examples_check),
     ("monitoring_knows_what_there_is", monitoring_agrees),
-    ("the_quick_start_works", quick_start_outside),
+    ("the_quick_start_works", || in_lab("README.md")),
+    ("the_tutorial_works", || in_lab(TUTORIAL)),
 ];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments == ["--in-lab"] {
-        return quick_start().unwrap_or_else(|error| {
+    if let [flag, page] = &arguments[..]
+        && flag == IN_LAB
+    {
+        return walk_through(page).unwrap_or_else(|error| {
             eprintln!("{error:#}");
             let forbidden = error.downcast_ref().is_some_and(LabError::is_not_permitted);
             if forbidden { ExitCode::from(SKIPPED) } else { ExitCode::FAILURE }
@@ -293,9 +302,10 @@ fn succeeds(command: &mut Command) -> anyhow::Result<String> {
     Ok(out)
 }
 
-fn quick_start_outside() -> anyhow::Result<ExitCode> {
+/// Has the commands of a page run, in a process of its own.
+fn in_lab(page: &str) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(std::env::current_exe()?);
-    let output = command.arg("--in-lab").stdin(Stdio::null()).output()?;
+    let output = command.args([IN_LAB, page]).stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => Ok(ExitCode::SUCCESS),
@@ -307,49 +317,40 @@ fn quick_start_outside() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A site of the quick start: its router.
+/// A site of a page: its router.
 struct Site {
     host: Host,
     directory: PathBuf,
     relay: Option<Process>,
 }
 
-/// Runs the commands of README.md's quick start on two hosts with the addresses that it names.
-fn quick_start() -> anyhow::Result<ExitCode> {
+/// The sites that pages name, what is their own on the network between them, and a host behind each.
+const SITES: [(&str, &str, &str); 3] = [
+    ("site-a", "203.0.113.10", "10.1.0.1/24"),
+    ("site-b", "198.51.100.20", "10.2.0.1/24"),
+    ("site-c", "192.0.2.30", "10.3.0.1/24"),
+];
+
+/// Runs the commands of a page on hosts with the addresses that it names.
+fn walk_through(page: &str) -> anyhow::Result<ExitCode> {
+    let text = fs::read_to_string(Path::new(ROOT).join(page))?;
     let mut lab = lab::enter()?;
-    let directory = Directory::new("quick-start")?;
-    let mut sites = [lab.host("site-a")?, lab.host("site-b")?].map(|host| {
-        let directory = directory.0.join(host.name());
-        Site { host, directory, relay: None }
-    });
-    let [a, b] = &sites;
-    lab.veth((&a.host, "wan"), (&b.host, "wan"))?;
-    for (site, own, other, lan) in [
-        (a, "203.0.113.10/32", "198.51.100.20", "10.1.0.1/24"),
-        (b, "198.51.100.20/32", "203.0.113.10", "10.2.0.1/24"),
-    ] {
-        fs::create_dir(&site.directory)?;
-        site.host.address("wan", own)?;
-        site.host.output("ip", &["route", "add", other, "dev", "wan"])?;
-        site.host.output("ip", &["address", "add", lan, "dev", "lo"])?;
-    }
+    let directory = Directory::new("walk")?;
+    let mut sites = build_sites(&mut lab, &directory.0)?;
     let mut commands = 0;
     // What was printed last is what is pasted next.
     let mut printed = String::new();
-    for block in blocks(README, "console") {
+    for block in blocks(&text, "console") {
         for line in block.lines() {
             let Some((place, command)) = line.split_once("$ ") else { continue };
             let command = command.replace("LINE", &printed).replace("ANSWER", &printed);
-            let said = match place {
-                "site-a" => sites[0].does(&command)?,
-                "site-b" => sites[1].does(&command)?,
-                _ => continue,
-            };
-            printed = said.trim().to_owned();
+            let site = sites.iter_mut().find(|site| site.host.name() == place);
+            let said = site.with_context(|| format!("there is no {place}"))?.does(&command)?;
+            said.trim().clone_into(&mut printed);
             commands += 1;
         }
     }
-    ensure!(commands >= 9, "only {commands} commands of README.md were found");
+    ensure!(commands >= 9, "only {commands} commands of {page} were found");
     let status = succeeds(sites[0].host.command(DWELL).args(["status", "site-a"]))?;
     ensure!(status.contains("site-b answers"), "site B is not up:\n{status}");
     for site in &mut sites {
@@ -361,10 +362,34 @@ fn quick_start() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Makes the sites, with a cable from the first to each of the others.
+fn build_sites(lab: &mut Lab, directory: &Path) -> anyhow::Result<Vec<Site>> {
+    let mut sites: Vec<Site> = Vec::new();
+    for (name, own, lan) in SITES {
+        let host = lab.host(name)?;
+        let directory = directory.join(name);
+        fs::create_dir(&directory)?;
+        if let Some(first) = sites.first() {
+            lab.veth((&first.host, &format!("wan-{name}")), (&host, "wan"))?;
+            for (at, device, address, other) in [
+                (&first.host, &*format!("wan-{name}"), SITES[0].1, own),
+                (&host, "wan", own, SITES[0].1),
+            ] {
+                at.address(device, &format!("{address}/32"))?;
+                at.output("ip", &["route", "add", other, "dev", device])?;
+            }
+        }
+        host.output("ip", &["address", "add", lan, "dev", "lo"])?;
+        sites.push(Site { host, directory, relay: None });
+    }
+    Ok(sites)
+}
+
 impl Site {
     /// Does what a line of the page says, and returns what it prints.
     fn does(&mut self, line: &str) -> anyhow::Result<String> {
         let line = line.strip_prefix("sudo ").unwrap_or(line);
+        let line = line.replace(ETC, &format!("{}/", self.directory.display()));
         let mut words = line.split_whitespace();
         let program = match words.next() {
             Some("dwell") => DWELL,
@@ -373,10 +398,11 @@ impl Site {
         let mut command = self.host.command(program);
         command.args(words);
         // On a machine of its own the file is at its usual place.
-        if ["init", "join", "up"].iter().any(|name| line.starts_with(&format!("dwell {name}"))) {
+        let has_file = ["init", "join", "invite", "peer", "up"];
+        if has_file.iter().any(|name| line.starts_with(&format!("dwell {name}"))) {
             command.arg("--config").arg(self.directory.join("relay.toml"));
         }
-        if line.starts_with("dwell up") {
+        if line.starts_with("dwell up") && self.relay.is_none() {
             self.relay = Some(Process::spawn(&mut command)?);
             return Ok(String::new());
         }
