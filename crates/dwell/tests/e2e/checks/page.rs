@@ -1,6 +1,7 @@
 //! The web page of a relay: what leaves it, and what a browser makes of it.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -282,6 +283,7 @@ pub(super) fn in_a_browser(lab: &mut Lab) -> anyhow::Result<()> {
         }
     }
     works_by_keyboard(&browser)?;
+    names_flows(&browser, &pair.client)?;
     shows_what_happens(&browser, &mut relays)
 }
 
@@ -343,6 +345,18 @@ fn works_by_keyboard(browser: &Browser<'_>) -> anyhow::Result<()> {
         "an hour is shown",
         "return document.querySelector('input[value=\"1h\"]').checked \
          && document.querySelector('#figures path').getAttribute('d').length > 5",
+    )
+}
+
+/// A flow that passes is named while it does.
+fn names_flows(browser: &Browser<'_>, client: &Host) -> anyhow::Result<()> {
+    let mut ping = client.command("ping");
+    ping.args(["-n", "-q", "-i", "0.2", site::SERVERS[0]]).stdout(Stdio::null());
+    let _pings = Process::spawn(&mut ping)?;
+    browser.wait(
+        "the page names the flow of the pings",
+        "return [...document.querySelectorAll('#flows tbody tr')] \
+         .some((e) => /^icmp .* → /.test(e.textContent) && /bit.s/.test(e.textContent))",
     )
 }
 
