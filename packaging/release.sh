@@ -3,7 +3,7 @@
 #
 #     packaging/release.sh [--only KIND[,KIND]...] [--arch ARCH[,ARCH]...] [--revision N] [--program ARCH=FILE] OUT
 #
-# KIND: tar, deb, rpm, ipk, oci, sbom. ARCH: x86_64, aarch64, and armv7 if asked for. --program packs a program that is there
+# KIND: tar, deb, rpm, ipk, oci, sbom, or program if asked for: the bare one. ARCH: x86_64, aarch64, and armv7 if asked for. --program packs a program that is there
 # and builds none for that processor. The same commit, tools and revision make the same bytes.
 set -euo pipefail
 
@@ -38,6 +38,11 @@ main() {
         [ -n "${programs[$arch]-}" ] || build "$arch"
         programs[$arch]=$(readlink -f "${programs[$arch]}")
     done
+    if [ "$kinds" = program ]; then
+        for arch in $architectures; do cp "${programs[$arch]}" "$out/dwell-$arch"; done
+        rm -rf "$work"
+        return
+    fi
     from_command_line
     "$here/sbom.py" "$root" "$version" --notices >"$work/THIRD-PARTY.txt"
     for kind in $kinds; do
@@ -69,7 +74,7 @@ read_arguments() {
     [ -n "$out" ] || die "where to? packaging/release.sh DIRECTORY"
     local word
     for word in $kinds; do
-        case $word in tar | deb | rpm | ipk | oci | sbom) ;; *) die "there is no kind \"$word\"" ;; esac
+        case $word in program | tar | deb | rpm | ipk | oci | sbom) ;; *) die "there is no kind \"$word\"" ;; esac
     done
     for word in $architectures; do triple "$word" >/dev/null; done
 }
