@@ -77,7 +77,9 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused() {
-        for text in ["Z", "Zg=", "Zg===", "Zm9v=", "Zm8==", "=", "Zh==", "Zm9", "Zm 9", "Z_8=", "Zg==Zg=="] {
+        for text in
+            ["Z", "Zg=", "Zg===", "Zm9v=", "Zm8==", "=", "Zh==", "Zm9", "Zm 9", "Z_8=", "Zg==Zg=="]
+        {
             assert_eq!(decoded(text), None, "{text}");
         }
         assert_eq!(decoded("MDEyMzQ1Njc4"), None, "longer than the buffer");

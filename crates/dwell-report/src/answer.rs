@@ -162,8 +162,7 @@ pub fn rate_doubt(peer: &PeerStatus) -> Option<RateDoubt> {
         human::share(loss.lost, loss.datagrams),
         human::rate(rate_bps)
     );
-    let remedy =
-        "Write under rate what the link really carries, or rate = \"auto\". If it is right, look for what loses \
+    let remedy = "Write under rate what the link really carries, or rate = \"auto\". If it is right, look for what loses \
          datagrams on the path.";
     Some(RateDoubt { why, remedy: remedy.to_owned() })
 }

@@ -46,9 +46,8 @@ impl RateDoubts {
             let (problem, why, remedy) = (Problem::RateTooHigh, doubt.why, doubt.remedy);
             return Change::Doubted(Finding { problem, why, remedy });
         }
-        let is_over = |doubted: &Doubted| {
-            doubted.rate_bps != rate_bps || now >= doubted.at + CONFIRMED_NS
-        };
+        let is_over =
+            |doubted: &Doubted| doubted.rate_bps != rate_bps || now >= doubted.at + CONFIRMED_NS;
         if self.0.get(&peer.name).is_some_and(is_over) {
             self.0.remove(&peer.name);
             return Change::Over;
@@ -106,7 +105,9 @@ mod tests {
     fn a_doubt_stays_until_traffic_had_time_to_confirm_it() {
         let mut doubts = RateDoubts::default();
         assert_eq!(doubts.look(&peer(0, 8_000), at(0)), Change::Nothing);
-        let Change::Doubted(finding) = doubts.look(&peer(40, 8_000), at(10)) else { panic!("silent") };
+        let Change::Doubted(finding) = doubts.look(&peer(40, 8_000), at(10)) else {
+            panic!("silent")
+        };
         assert_eq!(finding.problem, Problem::RateTooHigh);
         assert!(finding.why.contains("4.0 %") && finding.remedy.contains("rate = \"auto\""));
         assert_eq!(doubts.look(&peer(0, 8_000), at(69)), Change::Nothing, "it may be a pause");

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use dwell_report::status::{PeerState, PeerStatus, Problem, ProblemStatus, Status};
 use dwell_report::human;
+use dwell_report::status::{PeerState, PeerStatus, Problem, ProblemStatus, Status};
 use ipnet::IpNet;
 use serde::Serialize;
 
