@@ -73,15 +73,19 @@ pub(super) struct Top {
 
 impl Top {
     pub(super) fn start(relay: &Relay) -> anyhow::Result<Self> {
-        let (dwell, socket) = (program::dwell()?, relay.status_path().display().to_string());
-        let line =
-            format!("stty cols 80 rows 24; exec '{}' top --socket '{socket}'", dwell.display());
+        let socket = relay.status_path().display().to_string();
+        // Another process starts it, for which the open file is not its own.
+        let own = format!("/proc/{}/", std::process::id());
+        let dwell = program::dwell()?.display().to_string().replace("/proc/self/", &own);
+        let line = format!("stty cols 80 rows 24; exec '{dwell}' top --socket '{socket}'");
         let mut command = relay.host().command("script");
         command.args(["-q", "-c", &line, "/dev/null"]).env("TERM", "xterm-256color");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut script = Process::spawn(&mut command).context("`script` (bsdutils) is needed")?;
         let keyboard = script.child().stdin.take();
-        let pid = wait_for_child(script.id(), "dwell")?;
+        // A process is called by the last part of what started it.
+        let name = dwell.rsplit('/').next().unwrap_or_default();
+        let pid = wait_for_child(script.id(), name)?;
         Ok(Self { script, _keyboard: keyboard, pid })
     }
 
@@ -117,7 +121,7 @@ fn child_of(parent: u32, name: &str, stat: &str) -> Option<u32> {
     let (pid, rest) = stat.split_once(" (")?;
     let (command, rest) = rest.rsplit_once(") ")?;
     let is_its_child = rest.split(' ').nth(1)?.parse() == Ok(parent);
-    (is_its_child && command.starts_with(name)).then(|| pid.parse().ok())?
+    (is_its_child && command == name).then(|| pid.parse().ok())?
 }
 
 #[cfg(test)]
@@ -126,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_child_is_found_by_its_parent_and_name() {
-        assert_eq!(child_of(7, "dwell", "12 (dwell-g) S 7 12 12 0"), Some(12));
+        assert_eq!(child_of(7, "4", "12 (4) S 7 12 12 0"), Some(12));
         assert_eq!(child_of(7, "dwell", "12 (dw) ell) S 7 12"), None);
         assert_eq!(child_of(7, "dwell", "12 (dwell) S 8 12"), None);
         assert_eq!(child_of(7, "dwell", ""), None);
