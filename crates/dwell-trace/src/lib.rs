@@ -11,6 +11,7 @@ pub mod capture;
 pub mod contexts;
 pub mod datagram;
 pub mod fingerprint;
+mod frequencies;
 pub mod link;
 pub mod lists;
 pub mod names;

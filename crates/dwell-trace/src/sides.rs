@@ -314,7 +314,8 @@ fn is_private(address: IpAddr) -> bool {
 /// Learns the sides from the packets of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Learner {
-    conversations: BTreeMap<(IpAddr, IpAddr), [Half; 2]>,
+    /// Whatever follows from them must not depend on their order, which is that of a hash.
+    conversations: HashMap<(IpAddr, IpAddr), [Half; 2]>,
 }
 
 /// The traffic of one of two hosts to the other.

@@ -28,7 +28,7 @@ pub struct Analyzer<C> {
     bound: Option<Bound>,
     out: Vec<u8>,
     analysis: Analysis,
-    /// The results of the present batch, for each packet.
+    /// The results of the present batch, for each packet by the first codec, then by the next.
     results: Vec<Measured>,
 }
 
@@ -71,10 +71,11 @@ impl<C: Clock> Analyzer<C> {
         for packet in batch.iter() {
             self.analysis.entropy.record(packet.payload());
         }
+        self.results.clear();
         for at in 0..self.codecs.len() {
             self.measure(batch, at)?;
-            self.add(batch, at);
         }
+        self.add(batch);
         if let Some(blocks) = self.blocks.as_mut().filter(|_| batch.with_blocks) {
             let mut now_ns = || self.clock.now_ns();
             blocks.batch(batch, &mut self.analysis.blocks, &mut now_ns)?;
@@ -91,7 +92,6 @@ impl<C: Clock> Analyzer<C> {
     }
 
     fn measure(&mut self, batch: &Batch, codec: usize) -> Result<(), CodecError> {
-        self.results.clear();
         self.results.reserve(batch.len());
         // One codec after the other, so that its tables stay in the cache as they do in a relay;
         // and one reading of the clock between two packets.
@@ -120,28 +120,36 @@ impl<C: Clock> Analyzer<C> {
         Ok(())
     }
 
-    fn add(&mut self, batch: &Batch, codec: usize) {
+    fn add(&mut self, batch: &Batch) {
         let count = self.codecs.len();
-        for (packet, measured) in batch.iter().zip(&self.results) {
-            if measured.original == 0 {
+        let packets = self.results.len() / count.max(1);
+        for (at, packet) in batch.iter().take(packets).enumerate() {
+            let original = self.results[at].original;
+            if original == 0 {
                 continue;
             }
-            let sums = CodecSums {
-                compressed: measured.compressed as u64,
-                sent: measured.compressed.min(measured.original) as u64,
-                expanded: u64::from(measured.compressed > measured.original),
-                ns: measured.ns,
-            };
             let pair = self.analysis.pairs.entry(packet.pair);
-            let size = &mut self.analysis.sizes[size_class(measured.original)];
+            let size = &mut self.analysis.sizes[size_class(original)];
             for part in [pair, size] {
                 part.codecs.resize(count, CodecSums::default());
-                part.codecs[codec].add(&sums);
-                if codec == 0 {
-                    part.measured_packets += 1;
-                    part.measured_bytes += measured.original as u64;
-                }
+                part.measured_packets += 1;
+                part.measured_bytes += original as u64;
+                let measured = self.results[at..].iter().step_by(packets);
+                measured
+                    .zip(&mut part.codecs)
+                    .for_each(|(measured, sums)| sums.add(&measured.sums()));
             }
+        }
+    }
+}
+
+impl Measured {
+    fn sums(&self) -> CodecSums {
+        CodecSums {
+            compressed: self.compressed as u64,
+            sent: self.compressed.min(self.original) as u64,
+            expanded: u64::from(self.compressed > self.original),
+            ns: self.ns,
         }
     }
 }

@@ -18,6 +18,8 @@ use dwell_report::status::Count;
 use dwell_wire::PacketInfo;
 use serde::{Deserialize, Serialize};
 
+use crate::frequencies::frequencies;
+
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ESP: u8 = 50;
@@ -259,10 +261,9 @@ fn begins_wireguard(payload: &[u8]) -> bool {
 
 /// The share of equal pairs among all pairs of bytes, times 256; 256 if there is no pair.
 pub fn coincidence(bytes: &[u8]) -> f64 {
-    let mut counts = [0u64; 256];
-    bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
-    let equal: u64 = counts.iter().map(|&n| n * n.saturating_sub(1)).sum();
     let n = bytes.len() as u64;
+    let squares: u64 = frequencies(bytes).iter().map(|&n| u64::from(n) * u64::from(n)).sum();
+    let equal = squares - n;
     match n * n.saturating_sub(1) {
         0 => 256.0,
         pairs => equal as f64 * 256.0 / pairs as f64,
