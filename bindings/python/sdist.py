@@ -17,7 +17,8 @@ import tomllib
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PREFIX = HERE.relative_to(ROOT).as_posix()
-BESIDE = ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "scenarios"]
+# The lock file of the workspace is part of what runs are known by: crates/dwell-sim/build.rs reads it.
+BESIDE = ["Cargo.lock", "Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "scenarios"]
 # The package's own files that are needed to build, to read and to test it.
 OWN = ["Cargo.lock", "Cargo.toml", "README.md", "pyproject.toml", "python", "src", "tests"]
 
