@@ -8,6 +8,8 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::error::failed;
+
 /// The interpreter is asked this often whether the user wants to stop.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 /// The most threads.
@@ -60,6 +62,29 @@ pub(crate) fn run<T: Sync, R: Send>(
             taken
         })
     })
+}
+
+/// Does one task without the interpreter, and returns its result; `what` it is stands in an error.
+///
+/// # Errors
+/// What an interrupt (Ctrl-C) raises, and if the task gave no result.
+pub(crate) fn once<R: Send>(
+    py: Python<'_>,
+    what: &str,
+    work: impl Fn(&AtomicBool) -> Option<R> + Sync,
+) -> PyResult<R> {
+    let mut done = None;
+    run(
+        py,
+        &[()],
+        1,
+        |(), stop| work(stop),
+        |_, result| {
+            done = Some(result);
+            Ok(())
+        },
+    )?;
+    done.ok_or_else(|| failed(format!("{what} broke off; this is a bug in dwell")))
 }
 
 fn take_all<R>(

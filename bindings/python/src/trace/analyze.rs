@@ -97,31 +97,20 @@ fn surveyed(
     if let (Some(sides), [] | [_]) = (sides.given(), places) {
         return Ok((Some(Arc::new(sides)), Vec::new()));
     }
-    let mut survey = Survey::default();
-    let mut left_out = Vec::new();
     // In their order, since the first of two captures with the same packets stays.
-    jobs::run(
-        py,
-        &[()],
-        1,
-        |(), stop| {
-            let mut survey = Survey::default();
-            let mut left_out = Vec::new();
-            for place in places {
-                if survey.look(place, stop).is_there {
-                    left_out.push(place.name.clone());
-                }
-                if stop.load(Ordering::Relaxed) {
-                    return None;
-                }
+    let (survey, left_out) = jobs::once(py, "the survey", |stop| {
+        let mut survey = Survey::default();
+        let mut left_out = Vec::new();
+        for place in places {
+            if survey.look(place, stop).is_there {
+                left_out.push(place.name.clone());
             }
-            Some((survey, left_out))
-        },
-        |_, found| {
-            (survey, left_out) = found;
-            Ok(())
-        },
-    )?;
+            if stop.load(Ordering::Relaxed) {
+                return None;
+            }
+        }
+        Some((survey, left_out))
+    })?;
     Ok((Some(Arc::new(sides.given().unwrap_or_else(|| survey.sides()))), left_out))
 }
 

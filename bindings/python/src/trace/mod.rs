@@ -3,6 +3,7 @@
 mod analysis;
 mod analyze;
 mod clock;
+mod merged;
 mod packets;
 mod replay;
 mod settings;

@@ -1,7 +1,7 @@
 //! Replays of captures through schemes on a link.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use dwell_base::time::parse_duration_ns;
@@ -9,7 +9,6 @@ use dwell_policy::{BlockOrder, BlockRules, PRESETS, Scheme, Select};
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
 use dwell_trace::replay::compress::{Cost, GivenCost};
 use dwell_trace::replay::link::Link;
-use dwell_trace::replay::merge::{Fault, Merge, MergeStep, Part, PartSource};
 use dwell_trace::replay::report::ReplayReport;
 use dwell_trace::replay::{Replay, Settings};
 use dwell_trace::verdict::{self, Question, Verdict};
@@ -17,10 +16,11 @@ use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
+use super::merged::Merged;
 use super::settings::{codec, wrong};
-use super::source::{Place, Source};
-use super::survey::{SidesBy, Survey};
-use crate::error::{CaptureError, Error, failed};
+use super::source::Place;
+use super::survey::SidesBy;
+use crate::error::{CaptureError, Error};
 use crate::jobs;
 
 /// The options, by the names and with the defaults of `dwell trace replay`.
@@ -80,22 +80,12 @@ pub(super) fn replay(
     settings.check().map_err(wrong)?;
     let sides = SidesBy::of(sides)?;
     let places: Vec<Arc<Place>> = places.into_iter().map(Arc::new).collect();
-    let mut done = None;
-    let work = |(): &(), stop: &AtomicBool| run(&places, &settings, cost, &sides, &options, stop);
-    jobs::run(py, &[()], 1, work, |_, result| {
-        done = Some(result);
-        Ok(())
-    })?;
-    match done {
-        Some(Ok(replayed)) => Ok(replayed),
-        Some(Err(Wrong::Capture(why))) => Err(CaptureError::new_err(why)),
-        Some(Err(Wrong::Other(why))) => Err(Error::new_err(why)),
-        None => Err(failed("the replay broke off; this is a bug in dwell")),
-    }
+    let work = |stop: &AtomicBool| run(&places, &settings, cost, &sides, &options, stop);
+    jobs::once(py, "the replay", work)?.map_err(|wrong| match wrong {
+        Wrong::Capture(why) => CaptureError::new_err(why),
+        Wrong::Other(why) => Error::new_err(why),
+    })
 }
-
-/// A capture, and the time of its first packet.
-type Kept<'p> = (&'p Arc<Place>, Option<u64>);
 
 enum Wrong {
     Capture(String),
@@ -110,20 +100,10 @@ fn run(
     options: &Options,
     stop: &AtomicBool,
 ) -> Option<Result<Replayed, Wrong>> {
-    let mut survey = Survey::default();
-    let mut kept = Vec::new();
-    for place in places {
-        if let Err(why) = place.open() {
-            return Some(Err(Wrong::Capture(format!("{} can't be read: {why}", place.name))));
-        }
-        let looked = survey.look(place, stop);
-        if !looked.is_there {
-            kept.push((place, looked.first_ns));
-        }
-        if stop.load(Ordering::Relaxed) {
-            return None;
-        }
-    }
+    let (mut merged, survey) = match Merged::look(places, stop)? {
+        Ok(looked) => looked,
+        Err(why) => return Some(Err(Wrong::Capture(why))),
+    };
     let mut settings = settings.clone();
     settings.sides = Arc::new(sides.given().unwrap_or_else(|| survey.sides()));
     let clock = || Cost::Measured(Box::new(Clock::Monotonic(Instant::now())));
@@ -132,58 +112,28 @@ fn run(
         Ok(replay) => replay,
         Err(error) => return Some(Err(Wrong::Other(error.to_string()))),
     };
-    let mut merge = merged(&kept);
-    loop {
-        match merge.step() {
-            MergeStep::Packet(input) => replay.packet(input),
-            MergeStep::Skipped => {}
-            MergeStep::End => break,
-        }
-        if stop.load(Ordering::Relaxed) {
-            return None;
-        }
+    if !merged.each(stop, |input| replay.packet(input)) {
+        return None;
     }
-    let report = replay.finish(env!("CARGO_PKG_VERSION"));
-    Some(finished(&report, &merge, &kept, options))
+    Some(finished(&replay.finish(env!("CARGO_PKG_VERSION")), &merged, options))
 }
 
-fn merged(kept: &[Kept<'_>]) -> Merge<Source> {
-    let parts = kept.iter().map(|&(place, first_ns)| {
-        // Opened when it is needed: there may be thousands.
-        let place = Arc::clone(place);
-        let open = move || place.open();
-        Part { first_ns, source: PartSource::Closed(Box::new(open)) }
-    });
-    Merge::of_parts(parts)
-}
-
-fn finished(
-    report: &ReplayReport,
-    merge: &Merge<Source>,
-    kept: &[Kept<'_>],
-    options: &Options,
-) -> Result<Replayed, Wrong> {
+fn finished(report: &ReplayReport, merged: &Merged, options: &Options) -> Result<Replayed, Wrong> {
     let schemes = PRESETS.map(str::to_owned).to_vec();
     let question = Question { cost_per_mb: options.cost_per_mb, schemes };
     let verdict = verdict::judge(report, &question);
     let other = report.other_direction.as_deref().map(|other| verdict::judge(other, &question));
+    let (frames, not_ip_frames) = merged.frames();
     let output = Output {
         report,
-        frames: merge.frames(),
-        not_ip_frames: merge.not_ip(),
+        frames,
+        not_ip_frames,
         is_interrupted: false,
         verdict: &verdict,
         other_verdict: other.as_ref(),
     };
     let json = serde_json::to_string(&output).map_err(|error| Wrong::Other(error.to_string()))?;
-    let faults = merge.faults().iter().map(|(n, fault)| {
-        let what = match fault {
-            Fault::Broken(trouble) => trouble.to_string(),
-            Fault::Closed(why) => why.clone(),
-        };
-        (kept.get(*n).map_or_else(String::new, |(place, _)| place.name.clone()), what)
-    });
-    Ok((json, verdict.to_text(), faults.collect()))
+    Ok((json, verdict.to_text(), merged.faults()))
 }
 
 fn settings(options: &Options) -> PyResult<Settings> {

@@ -1,18 +1,18 @@
 //! Dictionaries for small packets.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use dwell_codec::CodecSpec;
-use dwell_trace::replay::merge::{Merge, MergeStep, Part, PartSource};
 use dwell_trace::train::{ClassTraining, ContextTraining, TrainSettings, Trained, Trainer};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;
 
 use super::clock::Clock;
+use super::merged::Merged;
 use super::settings::{codec, wrong};
 use super::source::Place;
-use super::survey::Survey;
 use crate::error::{CaptureError, Error, failed};
 use crate::jobs;
 
@@ -52,17 +52,9 @@ pub(super) fn train<'py>(
         trained_share: share,
     };
     Trainer::new(settings).map_err(wrong)?;
-    let mut done = None;
-    let work = |(): &(), stop: &AtomicBool| run(&places, settings, measure_time, stop);
-    jobs::run(py, &[()], 1, work, |_, result| {
-        done = Some(result);
-        Ok(())
-    })?;
-    let trained = match done {
-        Some(Ok(trained)) => trained,
-        Some(Err(error)) => return Err(error),
-        None => return Err(failed("training broke off; this is a bug in dwell")),
-    };
+    let places: Vec<Arc<Place>> = places.into_iter().map(Arc::new).collect();
+    let work = |stop: &AtomicBool| run(&places, settings, measure_time, stop);
+    let trained = jobs::once(py, "training", work)??;
     let output = Output {
         codec: spec,
         packets: trained.packets,
@@ -79,44 +71,20 @@ pub(super) fn train<'py>(
 }
 
 fn run(
-    places: &[Place],
+    places: &[Arc<Place>],
     settings: TrainSettings,
     measure_time: bool,
     stop: &AtomicBool,
 ) -> Option<PyResult<Trained>> {
-    let mut survey = Survey::default();
-    let mut parts = Vec::new();
-    for place in places {
-        let capture = match place.open() {
-            Ok(capture) => capture,
-            Err(why) => {
-                let why = format!("{} can't be read: {why}", place.name);
-                return Some(Err(CaptureError::new_err(why)));
-            }
-        };
-        let looked = survey.look(place, stop);
-        if stop.load(Ordering::Relaxed) {
-            return None;
-        }
-        if !looked.is_there {
-            let source = PartSource::Open(Box::new(capture));
-            parts.push(Part { first_ns: looked.first_ns, source });
-        }
-    }
+    let mut merged = match Merged::look(places, stop)? {
+        Ok((merged, _)) => merged,
+        Err(why) => return Some(Err(CaptureError::new_err(why))),
+    };
     let mut trainer = match Trainer::new(settings) {
         Ok(trainer) => trainer,
         Err(error) => return Some(Err(Error::new_err(error.to_string()))),
     };
-    let mut merge = Merge::of_parts(parts);
-    loop {
-        match merge.step() {
-            MergeStep::Packet(input) => trainer.packet(input.packet),
-            MergeStep::Skipped => {}
-            MergeStep::End => break,
-        }
-        if stop.load(Ordering::Relaxed) {
-            return None;
-        }
-    }
-    Some(trainer.finish(&mut Clock::new(measure_time)).map_err(failed))
+    merged
+        .each(stop, |input| trainer.packet(input.packet))
+        .then(|| trainer.finish(&mut Clock::new(measure_time)).map_err(failed))
 }
