@@ -198,7 +198,10 @@ impl LinkOutcome {
             put("wait_mean_s", mean);
             put("wait_max_s", self.wait.max_ns as f64 / 1e9);
             for (name, quantile) in QUANTILES {
-                put(&format!("wait_{name}_s"), self.waits.quantile_ns(quantile) as f64 / 1e9);
+                put(
+                    &format!("wait_{name}_s"),
+                    self.waits.quantile_ns(quantile, &self.wait) as f64 / 1e9,
+                );
             }
         }
     }
@@ -382,7 +385,10 @@ impl GroupOutcome {
             put("delay_min_s", self.delay.min_ns as f64 / 1e9);
             put("delay_max_s", self.delay.max_ns as f64 / 1e9);
             for (name, quantile) in QUANTILES {
-                put(&format!("delay_{name}_s"), self.delays.quantile_ns(quantile) as f64 / 1e9);
+                put(
+                    &format!("delay_{name}_s"),
+                    self.delays.quantile_ns(quantile, &self.delay) as f64 / 1e9,
+                );
             }
             put("late_share", self.late as f64 / self.delivered as f64);
         }
@@ -398,7 +404,7 @@ impl GroupOutcome {
             put("completion_mean_s", mean);
             put("completion_max_s", self.completion.max_ns as f64 / 1e9);
             for (name, quantile) in QUANTILES {
-                let ns = self.completions.quantile_ns(quantile);
+                let ns = self.completions.quantile_ns(quantile, &self.completion);
                 put(&format!("completion_{name}_s"), ns as f64 / 1e9);
             }
         }

@@ -6,7 +6,7 @@
 //! numbers of values by value: `G.delay_s`, `G.excess_s`, `G.completion_s`, `L.wait_s`.
 
 use crate::distribution::Distribution;
-use crate::outcome::{Bin, GroupOutcome, LinkBin, Outcome};
+use crate::outcome::{Bin, GroupOutcome, LinkBin, Outcome, Tally};
 use crate::plan::{Plan, Queue};
 use crate::world::EXCESS_BIN_NS;
 
@@ -49,7 +49,7 @@ pub fn series(outcome: &Outcome, bin_ns: Option<u64>, name: &str) -> Option<Poin
     }
     let link = outcome.links.iter().find(|link| link.name == owner)?;
     match quantity == WAITS {
-        true => Some(distribution(&link.waits)),
+        true => Some(distribution(&link.waits, &link.wait)),
         false => of_link(&link.bins, quantity, bin_ns?),
     }
 }
@@ -94,8 +94,8 @@ pub fn check(plan: &Plan, name: &str) -> Result<(), String> {
 fn of_group(group: &GroupOutcome, quantity: &str, bin_ns: Option<u64>) -> Option<Points> {
     match quantity {
         "excess_s" => Some(excess(group)),
-        "delay_s" => Some(distribution(&group.delays)),
-        "completion_s" => Some(distribution(&group.completions)),
+        "delay_s" => Some(distribution(&group.delays, &group.delay)),
+        "completion_s" => Some(distribution(&group.completions, &group.completion)),
         _ => {
             let (_, value) = OF_GROUPS.iter().find(|(known, _)| *known == quantity)?;
             Some(line(&group.bins, bin_ns?, *value))
@@ -120,8 +120,8 @@ fn share(part: u64, of: u64) -> Option<f64> {
     (of > 0).then(|| part as f64 / of as f64)
 }
 
-fn distribution(values: &Distribution) -> Points {
-    values.recorded().map(|(ns, count)| (ns as f64 / 1e9, count as f64)).collect()
+fn distribution(values: &Distribution, tally: &Tally) -> Points {
+    values.recorded(tally).map(|(ns, count)| (ns as f64 / 1e9, count as f64)).collect()
 }
 
 fn excess(group: &GroupOutcome) -> Points {

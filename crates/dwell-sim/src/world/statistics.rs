@@ -10,6 +10,9 @@ pub const EXCESS_BIN_NS: u64 = 100;
 /// Excesses beyond 10 ms share a bin.
 const EXCESS_BINS: usize = 100_000;
 
+/// No delay.
+const NONE_NS: u64 = u64::MAX;
+
 #[derive(Debug)]
 pub(crate) struct Statistics {
     window: Window,
@@ -18,8 +21,8 @@ pub(crate) struct Statistics {
     wait_ns_max: Vec<u64>,
     pub(crate) groups: Vec<GroupOutcome>,
     pub(crate) acknowledged: Vec<u64>,
-    /// The delay of the packet that arrived last, by flow.
-    last_delay_ns: Vec<Option<u64>>,
+    /// The delay of the packet that arrived last, by flow; [`NONE_NS`] before the first.
+    last_delay_ns: Vec<u64>,
     pub(crate) source_packets: u64,
     pub(crate) delivered: u64,
     pub(crate) dropped: u64,
@@ -37,7 +40,7 @@ impl Statistics {
             wait_ns_max: plan.groups.iter().map(|g| g.wait_ns_max).collect(),
             groups: plan.groups.iter().map(|g| group(&g.name)).collect(),
             acknowledged: vec![0; plan.flows.len()],
-            last_delay_ns: vec![None; plan.flows.len()],
+            last_delay_ns: vec![NONE_NS; plan.flows.len()],
             source_packets: 0,
             delivered: 0,
             dropped: 0,
@@ -75,8 +78,9 @@ impl Statistics {
             group.delay.add(delay_ns);
             if !self.counts_only {
                 group.delays.record(delay_ns);
-                let last = self.last_delay_ns[packet.flow as usize].replace(delay_ns);
-                if let Some(last_ns) = last {
+                let last = &mut self.last_delay_ns[packet.flow as usize];
+                let last_ns = std::mem::replace(last, delay_ns);
+                if last_ns != NONE_NS {
                     group.jitter.add(delay_ns.abs_diff(last_ns));
                 }
             }
