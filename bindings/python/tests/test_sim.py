@@ -1,6 +1,7 @@
 """Scenarios and sweeps: the same runs as the program's, in columns."""
 
 import json
+import pathlib
 import pickle
 import resource
 
@@ -11,6 +12,7 @@ import pytest
 import dwell
 from dwell import sim
 
+CAPTURES = pathlib.Path(__file__).resolve().parents[3] / "data/captures"
 SHORT = {"run.warm_up": "100ms", "run.measure": "200ms", "run.drain": "100ms"}
 
 
@@ -128,6 +130,47 @@ file = "samples.csv"
     assert row["f.sent"] == 1000
     again = sim.run(pickle.loads(pickle.dumps(results.scenario)))
     assert again.lines() == results.lines()
+
+
+CAPTURED = """
+[about]
+title = "A capture over a slow link"
+[run]
+measure = "2s"
+[topology]
+kind = "graph"
+[link.l]
+from = "a"
+to = "b"
+rate = "200kbit"
+queue = "port"
+frames = "relay"
+[flow.f]
+from = "a"
+to = "b"
+kind = "trace"
+file = "office.pcap"
+[scheme]
+preset = "packet"
+[compress]
+ratio = 0.5
+time = "3us"
+"""
+
+
+def test_captures_come_with_or_without_their_contents():
+    capture = (CAPTURES / "nfs-write.pcap").read_bytes()
+    (sizes,) = rows(sim.run(CAPTURED, files={"office.pcap": capture}))
+    assert sizes["f.sent"] == 152
+    real = CAPTURED.replace("ratio = 0.5", 'codec = "zstd:1"').replace("pcap\"", "pcap\"\ncontents = true")
+    results = sim.run(real, files={"office.pcap": capture})
+    (contents,) = rows(results)
+    assert contents["f.sent"] == 152
+    assert contents["l.frame_bytes_mean"] != sizes["l.frame_bytes_mean"]
+    again = sim.run(pickle.loads(pickle.dumps(results.scenario)))
+    assert again.lines() == results.lines()
+    with pytest.raises(dwell.ScenarioError, match="codec"):
+        sim.run(real.replace("zstd:1", "zsdt"), files={"office.pcap": capture})
 
 
 def test_what_is_wrong_is_said():

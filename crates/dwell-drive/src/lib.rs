@@ -7,6 +7,7 @@
 //! * [`Slab`]: places for packets, by the names that the core knows them by.
 //! * [`group_key`]: the keys of what is compressed together.
 //! * [`FlowHistories`]: which flows refer to nothing but themselves.
+//! * [`link`]: what frames of relays cost on a link.
 //! * [`gather`]: the packets of a batch as one run of bytes.
 //! * [`drain`]: does what a port asks for, in a world that says how ([`World`]).
 //! * [`Driven`]: a port that can keep a [`Journal`] of what went into it and what came out;
@@ -57,6 +58,7 @@ mod flow_histories;
 mod gather;
 mod groups;
 mod journal;
+pub mod link;
 mod slab;
 
 pub use driven::{Driven, World, drain};

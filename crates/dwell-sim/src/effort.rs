@@ -48,6 +48,7 @@ fn offered(traffic: &Traffic, until_ns: u64) -> f64 {
             packets(rate.as_bps() as f64, *packet_bytes, until_ns.saturating_sub(*start_ns))
         }
         Traffic::Trace(packets) => packets.len() as f64,
+        Traffic::Recorded(recording) => recording.times().len() as f64,
         Traffic::Tcp(..) => 0.0,
     }
 }

@@ -5,8 +5,10 @@ use dwell_policy::PortConfig;
 use thiserror::Error;
 
 pub(crate) mod medium;
+mod recording;
 
 pub use medium::{CoDel, Discipline, Jitter, Loss, Managed, Medium, Pie, Variation};
+pub use recording::Recording;
 
 /// Everything that determines a run, but the seed.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +50,16 @@ pub enum Ties {
 }
 
 impl Plan {
+    /// Returns true if packets with contents are really compressed: its worlds need
+    /// [`contents`](crate::World::with_contents).
+    pub fn needs_contents(&self) -> bool {
+        let is_real = |link: &Link| match &link.queue {
+            Queue::Port(port) => matches!(port.compress, CompressionModel::Real(_)),
+            _ => false,
+        };
+        self.links.iter().any(is_real)
+    }
+
     /// Checks that the plan can be run, as [`World::new`](crate::world::World::new) does, except
     /// for the configurations of its ports.
     ///
@@ -133,6 +145,19 @@ pub enum CompressionModel {
     PerClass(Vec<CompressionClass>),
     /// Ratios and times by size, as measured.
     Measured(Vec<CompressionSample>),
+    /// A codec compresses what packets with contents really contain; others don't shrink.
+    Real(RealCodec),
+}
+
+/// A codec, and the time that it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealCodec {
+    /// Its name, as `zstd:1`: what knows codecs reads it.
+    pub codec: String,
+    /// The time for a unit, in nanoseconds.
+    pub unit_ns: u64,
+    /// The time for each byte of it, in picoseconds.
+    pub byte_ps: u64,
 }
 
 /// The ratio and the time of units of one flow class.
@@ -212,6 +237,8 @@ pub enum Traffic {
     },
     /// Packets as recorded: time and size, in order of time.
     Trace(std::sync::Arc<[(u64, u32)]>),
+    /// Packets as recorded, with their contents.
+    Recorded(Recording),
     /// One TCP connection with endless data.
     Tcp(crate::tcp::TcpConfig, TcpStart),
 }
@@ -222,7 +249,7 @@ impl Traffic {
         let random = match self {
             Self::OnOff(on_off) => &mut on_off.random,
             Self::Tcp(_, start) => &mut start.random,
-            Self::Poisson { .. } | Self::Cbr { .. } | Self::Trace(_) => return,
+            Self::Poisson { .. } | Self::Cbr { .. } | Self::Trace(_) | Self::Recorded(_) => return,
         };
         if let RandomSource::Ns2 { stream } = random {
             *stream = number;

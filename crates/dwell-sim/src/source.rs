@@ -37,6 +37,9 @@ impl Source {
             Traffic::Trace(packets) => {
                 Self::Trace(TraceSource { packets: packets.clone(), next: 0 })
             }
+            Traffic::Recorded(recording) => {
+                Self::Trace(TraceSource { packets: recording.times().clone(), next: 0 })
+            }
             Traffic::Tcp(..) => return None,
         })
     }

@@ -342,3 +342,112 @@ fn an_interrupted_replay_shows_what_was_read() {
     let status: Status = serde_json::from_value(value["status"].clone()).expect("a status");
     assert!(status.peers.iter().all(|peer| peer.tx.balances() && peer.tx.arrived.packets > 50));
 }
+
+/// A scenario whose flow sends the packets of a capture in one direction, and whose port compresses them really.
+const CAPTURED: &str = r#"
+[about]
+title = "A capture over a slow link"
+
+[run]
+measure = "3s"
+drain = "1s"
+
+[topology]
+kind = "graph"
+
+[link.slow]
+from = "site"
+to = "hub"
+rate = "200kbit"
+queue = "port"
+frames = "relay"
+
+[flow.captured]
+from = "site"
+to = "hub"
+kind = "trace"
+file = "nfs-write.pcap"
+contents = true
+direction = "backward"
+mtu = 1448
+
+[scheme]
+preset = "packet"
+
+[compress]
+codec = "zstd:1"
+time = "3us"
+byte_time_ns = 4
+
+[[sweep]]
+scheme.preset = ["none", "packet", "flow", "host-pair", "auto"]
+"#;
+
+#[test]
+fn a_scenario_with_a_capture_is_its_replay_to_the_byte() {
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures/nfs-write.pcap");
+    let directory = Directory::new("captured-scenario");
+    directory.file("nfs-write.pcap", &fs::read(&capture).expect("the capture"));
+    let scenario = directory.file("scenario.toml", CAPTURED.as_bytes());
+    let run = Command::new(env!("CARGO_BIN_EXE_dwell"))
+        .args(["sim", "run", "--json"])
+        .arg(&scenario)
+        .output()
+        .expect("dwell runs");
+    assert!(run.status.success(), "{}", reported(&run));
+    let text = String::from_utf8(run.stdout).expect("text");
+    let runs: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("a run")).collect();
+
+    let capture = capture.to_str().expect("a path in Unicode");
+    let whole = ["--queue-packets", "1000000", "--queue-time", "1000s", "--queue-bytes", "1000MB"];
+    let fixed = ["--rate", "200kbit", "--compress-cost", "3000,4", "--json"];
+    let schemes = ["--scheme", "none,packet,flow,host-pair,auto"];
+    let output = dwell(&[&["replay", capture], &fixed[..], &whole, &schemes].concat());
+    let replay: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let peers = replay["status"]["peers"].as_array().expect("peers");
+    for run in &runs {
+        let scheme = &run["point"]["scheme.preset"];
+        let named = |it: &&Value| it["name"] == *scheme;
+        let tx = &peers.iter().find(named).expect("the scheme")["tx"];
+        let lane = replay["lanes"].as_array().and_then(|it| it.iter().find(named));
+        let delay = &lane.expect("its lane")["delay"];
+        let metric = |name: &str| run["metrics"][name].as_f64().unwrap_or(0.0);
+        let bytes = metric("slow.frames") * metric("slow.frame_bytes_mean");
+        let count = |value: &Value| value.as_f64().expect("a number");
+        assert_eq!(metric("captured.delivered"), count(&tx["sent"]["packets"]), "{scheme}");
+        assert_eq!(metric("slow.frames"), count(&tx["frames"]), "{scheme}");
+        assert_eq!(bytes.round(), count(&tx["link_bytes"]), "{scheme}");
+        assert_eq!(metric("slow.compressions"), count(&tx["compressions"]), "{scheme}");
+        assert_eq!(
+            (metric("captured.delay_max_s") * 1e9).round(),
+            count(&delay["max_ns"]),
+            "{scheme}"
+        );
+        let mean_ns = metric("captured.delay_mean_s") * 1e9;
+        assert!((mean_ns - count(&delay["mean_ns"])).abs() <= 1.0, "{scheme}: {mean_ns} {delay}");
+    }
+    let compressed = |run: &&Value| run["metrics"]["slow.compressions"].as_f64() > Some(0.0);
+    assert_eq!((runs.len(), runs.iter().filter(compressed).count()), (5, 4));
+}
+
+#[test]
+fn a_codec_of_a_scenario_must_exist() {
+    let directory = Directory::new("unknown-codec");
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures/nfs-write.pcap");
+    directory.file("nfs-write.pcap", &fs::read(capture).expect("the capture"));
+    for (old, new, said) in [
+        ("zstd:1", "zsdt", "[compress], `codec`"),
+        ("nfs-write.pcap", "scenario.toml", "it is no capture"),
+        ("contents = true\n", "", "belongs to packets with contents = true"),
+        ("queue = \"port\"\n", "", "`frames`"),
+    ] {
+        let scenario = directory.file("scenario.toml", CAPTURED.replace(old, new).as_bytes());
+        let run = Command::new(env!("CARGO_BIN_EXE_dwell"))
+            .args(["sim", "run", "--json"])
+            .arg(&scenario)
+            .output()
+            .expect("dwell runs");
+        assert!(!run.status.success() && reported(&run).contains(said), "{}", reported(&run));
+    }
+}

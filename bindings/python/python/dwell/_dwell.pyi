@@ -43,7 +43,7 @@ class Scenario:
         id: str,
         settings: Sequence[str],
         quick: bool,
-        read: Callable[[str], str],
+        read: Callable[[str], bytes],
     ) -> "Scenario": ...
     @property
     def id(self) -> str: ...

@@ -60,13 +60,13 @@ class Spec:
     id: str
     settings: Tuple[str, ...]
     quick: bool
-    files: Tuple[Tuple[str, str], ...]
+    files: Tuple[Tuple[str, bytes], ...]
 
     def read(self) -> _dwell.Scenario:
         """Reads it."""
         files = dict(self.files)
 
-        def read(name: str) -> str:
+        def read(name: str) -> bytes:
             if name not in files:
                 raise FileNotFoundError("there is no such file")
             return files[name]
@@ -92,7 +92,7 @@ class Scenario:
     :param seed: the first seed.
     :param files: what the files that the scenario names contain: text, or rows of numbers, as an array of
         shape (n, 2) for ``[traffic] kind = "trace"`` (seconds and bytes), or (n, 3) for ``[compress] file``
-        (bytes, ratio and microseconds). Other names are files beside the scenario.
+        (bytes, ratio and microseconds); or bytes, of a capture for instance. Other names are files beside the scenario.
     :raises ScenarioError: with all that is wrong with it.
     """
 
@@ -114,12 +114,12 @@ class Scenario:
             if whole is not None:
                 settings.append(f"{path}={int(whole)}")
         contents = dict(base.files)
-        contents.update({name: _text(rows) for name, rows in (files or {}).items()})
+        contents.update({name: _bytes(rows) for name, rows in (files or {}).items()})
         directory = os.path.dirname(base.file)
 
-        def read(name: str) -> str:
+        def read(name: str) -> bytes:
             if name not in contents:
-                with open(os.path.join(directory, name), encoding="utf-8") as file:
+                with open(os.path.join(directory, name), "rb") as file:
                     contents[name] = file.read()
             return contents[name]
 
@@ -574,14 +574,14 @@ def _toml(value: Any) -> str:
     raise TypeError(f"a scenario has no values like {value!r}: write a string with its unit, or a number")
 
 
-def _text(rows: Any) -> str:
-    """Returns a file's contents: text as it is, rows of numbers as lines."""
-    if isinstance(rows, bytes):
-        return rows.decode("utf-8")
+def _bytes(rows: Any) -> bytes:
+    """Returns a file's contents: bytes and text as they are, rows of numbers as lines."""
+    if isinstance(rows, (bytes, bytearray, memoryview)):
+        return bytes(rows)
     if isinstance(rows, str):
-        return rows
+        return rows.encode()
     rows = rows.tolist() if hasattr(rows, "tolist") else rows
-    return "".join(",".join(_number(value) for value in row) + "\n" for row in rows)
+    return "".join(",".join(_number(value) for value in row) + "\n" for row in rows).encode()
 
 
 def _number(value: Any) -> str:

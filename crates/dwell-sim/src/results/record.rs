@@ -9,7 +9,7 @@ use crate::outcome::Outcome;
 use crate::plan::PlanError;
 use crate::scenario::{FigureKind, Point, RunKey, Scenario, Value};
 use crate::series::series;
-use crate::world::World;
+use crate::world::{Contents, World};
 
 /// One run and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,12 +104,20 @@ impl<'s> Run<'s> {
         Ok(self.record(&world.run()))
     }
 
-    /// Runs it, unless `goes_on`, called every few milliseconds, returns false.
+    /// Runs it, with these contents of its packets, if it has any; unless `goes_on`, called every few milliseconds,
+    /// returns false.
     ///
     /// # Errors
     /// If the plan is impossible.
-    pub fn run_while(&self, goes_on: impl Fn() -> bool) -> Result<Option<RunRecord>, PlanError> {
-        let world = World::new(&self.task.point.plan, self.task.seed)?;
+    pub fn run_while(
+        &self,
+        contents: Option<Box<dyn Contents>>,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Option<RunRecord>, PlanError> {
+        let mut world = World::new(&self.task.point.plan, self.task.seed)?;
+        if let Some(contents) = contents {
+            world = world.with_contents(contents);
+        }
         Ok(world.run_while(goes_on).map(|outcome| self.record(&outcome)))
     }
 

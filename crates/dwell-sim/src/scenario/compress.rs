@@ -1,12 +1,12 @@
 //! `[compress]`: the gain and the cost of compressing.
 //!
-//! Three models: one ratio and one time for all units, as in the papers; by class, uniform between
-//! two ratios, with a time per unit and per byte; and a table as measured.
+//! Four models: one ratio and one time for all units, as in the papers; by class, uniform between
+//! two ratios, with a time per unit and per byte; a table as measured; and a codec on packets with contents.
 
 use dwell_base::text::suggest;
 use dwell_policy::{Estimate, Estimates, LearnedConfig, Ratio};
 
-use crate::plan::{CompressionClass, CompressionModel, CompressionSample};
+use crate::plan::{CompressionClass, CompressionModel, CompressionSample, RealCodec};
 
 use super::error::Errors;
 use super::estimates;
@@ -29,6 +29,8 @@ pub(super) enum Compression {
     PerClass(Vec<(String, CompressionClass)>),
     /// A measured table.
     Measured(Vec<CompressionSample>),
+    /// A codec, on what packets contain.
+    Real(RealCodec),
 }
 
 /// Reads `[compress]`. Without the table, compressing neither shrinks anything nor takes time.
@@ -41,10 +43,14 @@ pub(super) fn read(
         return Some(Compression::FREE);
     }
     let section = Section::of(tree, "compress", errors)?;
-    section.refuse_unknown(&["ratio", "time", "class", "file", "samples", "history"], errors);
-    let ways: Vec<&str> =
-        ["ratio", "class", "file", "samples"].into_iter().filter(|key| section.has(key)).collect();
+    const WAYS: [&str; 5] = ["ratio", "class", "file", "samples", "codec"];
+    section.refuse_unknown(&[&WAYS[..], &["time", "byte_time_ns", "history"]].concat(), errors);
+    let ways: Vec<&str> = WAYS.into_iter().filter(|key| section.has(key)).collect();
+    if section.has("byte_time_ns") && ways[..] != ["codec"] {
+        section.fail("byte_time_ns", "belongs to `codec`, and to classes", errors);
+    }
     match ways[..] {
+        ["codec"] => real(&section, errors),
         ["ratio"] => {
             let ratio = section.get("ratio", errors, value::ratio);
             let time_ns = section.get("time", errors, value::time_ns);
@@ -58,7 +64,8 @@ pub(super) fn read(
         }
         [] => {
             let message = "it does not say what compressing brings: add for instance ratio = 0.95, \
-                           or [compress.class.NAME] tables, or a `file` or `samples` as measured";
+                           or [compress.class.NAME] tables, or a `file` or `samples` as measured, or a \
+                           `codec` for packets with contents";
             section.fail_whole(message, errors);
             None
         }
@@ -68,6 +75,14 @@ pub(super) fn read(
             None
         }
     }
+}
+
+fn real(section: &Section<'_>, errors: &mut Errors) -> Option<Compression> {
+    let codec = section.get("codec", errors, value::text);
+    let unit_ns = section.or("time", 0, errors, value::time_ns);
+    let byte_ns = section.or("byte_time_ns", 0.0, errors, |v| value::number(v, 0.0..=1e6));
+    let byte_ps = (byte_ns * 1e3).round() as u64;
+    Some(Compression::Real(RealCodec { codec: codec?, unit_ns, byte_ps }))
 }
 
 /// Reads `history`: what a ratio is multiplied by where a batch may refer to those before it.
@@ -95,6 +110,8 @@ pub(super) fn with_history(model: CompressionModel, history: f64) -> Compression
             samples.iter_mut().for_each(|sample| sample.ratio *= history);
             CompressionModel::Measured(samples)
         }
+        // What history brings shows.
+        real @ CompressionModel::Real(_) => real,
     }
 }
 
@@ -277,6 +294,7 @@ impl Compression {
                 Some(CompressionModel::PerClass(out))
             }
             Self::Measured(samples) => Some(CompressionModel::Measured(samples.clone())),
+            Self::Real(codec) => Some(CompressionModel::Real(codec.clone())),
         }
     }
 }
@@ -288,9 +306,9 @@ pub(super) fn estimates(model: &CompressionModel) -> Estimates {
             ratio: Ratio::from_ppm((ratio * 1e6).round() as u32),
             cost_ns: *time_ns,
         }),
-        CompressionModel::PerClass(_) | CompressionModel::Measured(_) => {
-            Estimates::Learned(LearnedConfig::default())
-        }
+        CompressionModel::PerClass(_)
+        | CompressionModel::Measured(_)
+        | CompressionModel::Real(_) => Estimates::Learned(LearnedConfig::default()),
     }
 }
 

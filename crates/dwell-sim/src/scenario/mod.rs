@@ -71,6 +71,7 @@ use crate::plan::{Plan, PlanError};
 pub use expression::Expression;
 pub use key::RunKey;
 pub use run::{Runs, Seeds};
+pub use source::{Files, Selection};
 pub use sweep::{LABEL, Setting};
 pub use tree::{Located, Origin, Table, Value};
 pub use value::numeric;
@@ -202,8 +203,8 @@ fn is_same(one: &Value, other: &Value) -> bool {
 const TABLES: [&str; 4] = ["about", "sweep", "figure", "paper"];
 
 impl Scenario {
-    /// Reads a scenario. `file` names it in messages, `id` in results; `read` fetches a file that
-    /// it names, or returns what is wrong with it.
+    /// Reads a scenario. `file` names it in messages, `id` in results; `files` are those that it names: a function
+    /// from a name to a text will do where there are no captures.
     ///
     /// # Errors
     /// Returns everything that is wrong with it, at any of its points.
@@ -212,10 +213,10 @@ impl Scenario {
         file: &str,
         id: &str,
         options: &Options,
-        read: &dyn Fn(&str) -> Result<String, String>,
+        files: &dyn Files,
     ) -> Result<Self, FileErrors> {
         let mut errors = Errors::default();
-        let scenario = parse(text, id, options, &mut Inputs::new(read), &mut errors);
+        let scenario = parse(text, id, options, &mut Inputs::new(files), &mut errors);
         errors.into_result(file, scenario)
     }
 

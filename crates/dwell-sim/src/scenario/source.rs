@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dwell_base::Rate;
 
-use crate::plan::{OnOff, RandomSource, TcpStart, Traffic};
+use crate::plan::{OnOff, RandomSource, Recording, TcpStart, Traffic};
 use crate::tcp::{Flavour, Reading, TcpConfig, WINDOW_MAX};
 
 use super::error::Errors;
@@ -43,7 +43,7 @@ impl Kind {
             Self::OnOff => &["packet_bytes", "rate", "on", "off", "random"],
             Self::Poisson => &["packet_bytes", "rate", "steps"],
             Self::Cbr => &["packet_bytes", "rate", "start"],
-            Self::Trace => &["file"],
+            Self::Trace => &["file", "contents", "direction", "mtu"],
             Self::Tcp => &[
                 "packet_bytes",
                 "flavour",
@@ -73,22 +73,70 @@ impl Kind {
     }
 }
 
+/// The files that a scenario names. A function that returns texts has no captures.
+pub trait Files {
+    /// Reads a file as text; of a capture, the times and sizes of its packets.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence.
+    fn text(&self, name: &str) -> Result<String, String>;
+
+    /// Reads the packets of a capture.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence.
+    fn recording(&self, name: &str, selection: &Selection) -> Result<Recording, String>;
+}
+
+impl<F: Fn(&str) -> Result<String, String>> Files for F {
+    fn text(&self, name: &str) -> Result<String, String> {
+        self(name)
+    }
+
+    fn recording(&self, _: &str, _: &Selection) -> Result<Recording, String> {
+        Err("captures can't be read here".to_owned())
+    }
+}
+
+/// The packets of a capture that a flow sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Those of one direction of the captured link, 0 or 1, as an analysis finds them; all without.
+    pub direction: Option<usize>,
+    /// Longer ones are cut as their sender would have.
+    pub mtu_bytes: usize,
+}
+
 /// Files that a scenario names, each read once.
 pub(super) struct Inputs<'f> {
-    read: &'f dyn Fn(&str) -> Result<String, String>,
+    files: &'f dyn Files,
     texts: BTreeMap<String, Arc<str>>,
+    recordings: Vec<(String, Selection, Recording)>,
 }
 
 impl<'f> Inputs<'f> {
-    pub(super) fn new(read: &'f dyn Fn(&str) -> Result<String, String>) -> Self {
-        Self { read, texts: BTreeMap::new() }
+    pub(super) fn new(files: &'f dyn Files) -> Self {
+        Self { files, texts: BTreeMap::new(), recordings: Vec::new() }
+    }
+
+    fn recording(&mut self, name: &str, selection: Selection) -> Result<Recording, String> {
+        let known = self.recordings.iter().find(|it| it.0 == name && it.1 == selection);
+        if let Some((.., recording)) = known {
+            return Ok(recording.clone());
+        }
+        let recording = self.files.recording(name, &selection)?;
+        if recording.times().is_empty() {
+            return Err("it has no such packet".to_owned());
+        }
+        self.recordings.push((name.to_owned(), selection, recording.clone()));
+        Ok(recording)
     }
 
     pub(super) fn text(&mut self, name: &str) -> Result<Arc<str>, String> {
         if let Some(text) = self.texts.get(name) {
             return Ok(text.clone());
         }
-        let text: Arc<str> = (self.read)(name)?.into();
+        let text: Arc<str> = self.files.text(name)?.into();
         self.texts.insert(name.to_owned(), text.clone());
         Ok(text)
     }
@@ -225,15 +273,39 @@ fn cbr(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
 
 fn trace(section: &Section<'_>, inputs: &mut Inputs<'_>, errors: &mut Errors) -> Option<Traffic> {
     let name = section.need("file", "\"packets.csv\"", errors, value::text)?;
-    let read = inputs.text(&name).and_then(|text| packets(&text));
+    let read = match section.or("contents", false, errors, value::truth) {
+        true => {
+            let selection = selection(section, errors);
+            inputs.recording(&name, selection).map(Traffic::Recorded)
+        }
+        false => {
+            for key in ["direction", "mtu"].into_iter().filter(|key| section.has(key)) {
+                section.fail(key, "belongs to packets with contents = true", errors);
+            }
+            inputs.text(&name).and_then(|text| packets(&text)).map(|it| Traffic::Trace(it.into()))
+        }
+    };
     match read {
-        Ok(packets) => Some(Traffic::Trace(packets.into())),
+        Ok(traffic) => Some(traffic),
         Err(message) => {
             section.fail("file", format!("{name}: {message}"), errors);
             None
         }
     }
 }
+
+fn selection(section: &Section<'_>, errors: &mut Errors) -> Selection {
+    let directions = [("both", None), ("forward", Some(0)), ("backward", Some(1))];
+    let direction =
+        section.or("direction", None, errors, |found| value::one_of(found, &directions));
+    let mtu = section.or("mtu", MTU_MAX, errors, |v| value::whole32(v, MTU_MIN..=MTU_MAX));
+    Selection { direction, mtu_bytes: mtu as usize }
+}
+
+/// The least that a packet may be cut to: IPv6 must fit.
+const MTU_MIN: u32 = 1280;
+/// The longest IP packet.
+const MTU_MAX: u32 = 65_535;
 
 /// Lines of `time in seconds, size in bytes`; a first line that does not begin with a number is a
 /// heading.

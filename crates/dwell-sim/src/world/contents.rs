@@ -5,7 +5,8 @@ use std::fmt;
 use dwell_base::Instant;
 use dwell_policy::{ClassKey, FrameCost, Job, Outcome, Packet};
 
-/// A packet of a flow with [`Traffic::Trace`](crate::plan::Traffic::Trace).
+/// A packet of a flow with [`Traffic::Recorded`](crate::plan::Traffic::Recorded), or with
+/// [`Traffic::Trace`](crate::plan::Traffic::Trace).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     /// The index of the flow.

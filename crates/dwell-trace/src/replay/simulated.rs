@@ -3,6 +3,8 @@
 //! Where a simulated network is the link of a replay, the result is the replay's to the byte; in others the packets
 //! go on, meet other traffic, and are lost or delayed.
 
+mod captured;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,10 +17,14 @@ use super::batches::Batches;
 use super::compress::Compress;
 use super::lane::Arriving;
 
+pub use captured::{contents, recording, times_and_sizes};
+
 /// The packets of a capture in order of time, as a flow of a simulation sends them.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     packets: Vec<(u64, Arriving)>,
+    /// The longest that a port may hold any of them back, in nanoseconds; without it their classes say so.
+    max_wait_ns: Option<u64>,
 }
 
 impl Recorded {
@@ -88,6 +94,7 @@ impl CaptureContents {
 
 impl Contents for CaptureContents {
     fn describe(&mut self, now: Instant, link: usize, packet: Content) -> Option<Described> {
+        let flow_wait_ns = self.flows.get(&packet.flow)?.max_wait_ns;
         let packet = Self::packet(&self.flows, packet)?;
         let (batches, waits_ns_max) = self.ports.get_mut(&link)?;
         Some(Described {
@@ -96,7 +103,7 @@ impl Contents for CaptureContents {
             flow: packet.flow,
             group: batches.group_of(now, packet),
             looks_random: packet.looks_random,
-            max_wait_ns: Batches::max_wait_ns(packet, waits_ns_max),
+            max_wait_ns: flow_wait_ns.unwrap_or_else(|| Batches::max_wait_ns(packet, waits_ns_max)),
         })
     }
 

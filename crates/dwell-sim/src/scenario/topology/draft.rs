@@ -1,6 +1,7 @@
 //! A plan under construction: nodes and links by their names.
 
 use dwell_base::Rate;
+use dwell_drive::link::Link as RelayLink;
 use dwell_policy::{PortConfig, QueueLimit};
 
 use crate::moment::Span;
@@ -9,6 +10,9 @@ use crate::scenario::compress::{Compression, estimates, with_history};
 use crate::scenario::error::Errors;
 
 use super::Parts;
+
+/// Packets of fewer bytes are not compressed by relays.
+const COMPRESS_BYTES_MIN: u32 = 64;
 
 /// A plan under construction.
 #[derive(Debug, Default)]
@@ -40,6 +44,8 @@ pub(super) struct PortDraft {
     pub(super) unit: Option<Span>,
     /// The time after which lost units come back.
     pub(super) resend_after_ns: Option<u64>,
+    /// True if frames cost what they cost relays on Ethernet.
+    pub(super) has_relay_frames: bool,
 }
 
 impl Draft {
@@ -102,12 +108,21 @@ impl Draft {
         let history = if parts.scheme.has_contexts() { parts.history } else { 1.0 };
         let compress = with_history(model, history);
         let max_waits_ns: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
+        let scheme = parts.scheme.scheme(&max_waits_ns, errors)?;
+        let (frame, compress_bytes_min) = match port.has_relay_frames {
+            true => {
+                let link = RelayLink::ethernet(wire.rate);
+                (link.relay_frames(scheme.fills_frames()), COMPRESS_BYTES_MIN)
+            }
+            false => (parts.scheme.frame(), 0),
+        };
         let config = PortConfig {
-            scheme: parts.scheme.scheme(&max_waits_ns, errors)?,
+            scheme,
             rate: Some(wire.rate),
             limit: QueueLimit::packets(port.packets.unwrap_or(u32::MAX)),
             estimates: estimates(&compress),
-            frame: parts.scheme.frame(),
+            frame,
+            compress_bytes_min,
             objective: parts.scheme.objective(),
             ..PortConfig::default()
         };

@@ -108,6 +108,7 @@ fn build(
             Span { ns, s: bits / dumbbell.edge.rate.as_bps() as f64 }
         }),
         resend_after_ns: dumbbell.resend_after_ns,
+        has_relay_frames: false,
     };
     let queue = draft.port(parts, dumbbell.edge, port, errors)?;
     let tail = || drop_tail(dumbbell.packets);
@@ -185,6 +186,6 @@ fn packet_bytes(traffic: &Traffic) -> Option<u32> {
             Some(*packet_bytes)
         }
         Traffic::Tcp(config, _) => Some(config.segment_bytes),
-        Traffic::Trace(_) => None,
+        Traffic::Trace(_) | Traffic::Recorded(_) => None,
     }
 }

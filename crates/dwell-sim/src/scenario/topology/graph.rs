@@ -19,7 +19,7 @@ use super::draft::{Draft, PortDraft, Wire, drop_tail};
 use super::medium::{self, MEDIUM_KEYS, ManagedKind, QUEUE_KEYS};
 use super::{Parts, buffer_packets};
 
-const LINK_KEYS: [&str; 10] = [
+const LINK_KEYS: [&str; 11] = [
     "from",
     "to",
     "rate",
@@ -28,6 +28,7 @@ const LINK_KEYS: [&str; 10] = [
     "queue",
     "buffer_packets",
     "resend_after",
+    "frames",
     "restored",
     "duplex",
 ];
@@ -208,6 +209,12 @@ fn queue(
         )
     });
     let resend_after_ns = link.get("resend_after", errors, value::time_ns);
+    let has_relay_frames = link.or("frames", false, errors, |found| {
+        value::one_of(found, &[("bare", false), ("relay", true)])
+    });
+    if has_relay_frames && kind != QueueKind::Port {
+        link.fail("frames", "those of relays belong to queue = \"port\"", errors);
+    }
     let managed = match kind {
         QueueKind::Managed(kind) => Some(kind),
         _ => None,
@@ -230,7 +237,8 @@ fn queue(
             None
         }
         (QueueKind::Port, packets) => {
-            draft.port(parts, wire, PortDraft { packets, unit: None, resend_after_ns }, errors)
+            let port = PortDraft { packets, unit: None, resend_after_ns, has_relay_frames };
+            draft.port(parts, wire, port, errors)
         }
     }
 }

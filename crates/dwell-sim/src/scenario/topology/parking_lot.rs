@@ -37,7 +37,7 @@ pub(super) fn read(
     let packets = section.get("buffer_packets", errors, buffer_packets);
     let (target, cross) = sources(tree, inputs, errors)?;
     let wire = Wire::new(rate?, delay_ns);
-    let port = PortDraft { packets, unit: None, resend_after_ns: None };
+    let port = PortDraft { packets, unit: None, resend_after_ns: None, has_relay_frames: false };
     build(relays? as usize, wire, port, parts, (&target, &cross), errors)
 }
 

@@ -97,7 +97,12 @@ fn build(
     for class in classes {
         draft.group(class.name, class.max_wait_ns);
     }
-    let port = PortDraft { packets, unit: Some(Span::default()), resend_after_ns: None };
+    let port = PortDraft {
+        packets,
+        unit: Some(Span::default()),
+        resend_after_ns: None,
+        has_relay_frames: false,
+    };
     let queue = draft.port(parts, wire, port, errors)?;
     let edge = draft.link("edge".to_owned(), ends, wire, queue);
     let shares: f64 = classes.iter().map(|class| class.share).sum();

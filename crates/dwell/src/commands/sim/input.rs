@@ -7,11 +7,10 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use dwell_base::FileErrors;
 use dwell_base::text::nearest;
-use dwell_base::time::SECOND_NS;
 use dwell_sim::library;
-use dwell_sim::scenario::{Options, Scenario};
-use dwell_trace::Capture;
-use dwell_trace::replay::merge::{Fault, Merge, MergeStep};
+use dwell_sim::plan::Recording;
+use dwell_sim::scenario::{Files, Options, Scenario, Selection};
+use dwell_trace::replay::simulated;
 
 /// Far more than any scenario or table needs; traces of packets can be long.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -29,9 +28,14 @@ pub(super) fn scenario(name: &str, options: &Options) -> anyhow::Result<Scenario
         format!("{name} can't be read (`dwell sim list` lists the scenarios that need no file)")
     })?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    let file = |name: &str| named(&directory.join(name)).map_err(|error| format!("{error:#}"));
     let id = path.file_stem().unwrap_or_default().to_string_lossy();
-    Scenario::parse(&text, name, &id, options, &file).map_err(|errors| reported(&errors))
+    let scenario = Scenario::parse(&text, name, &id, options, &Beside(directory));
+    let scenario = scenario.map_err(|errors| reported(&errors))?;
+    // A codec that does not exist is reported before anything runs.
+    for point in &scenario.points {
+        simulated::contents(&point.plan).map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
+    }
+    Ok(scenario)
 }
 
 /// Reads all scenarios that these words mean.
@@ -86,39 +90,25 @@ fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file that a scenario names; of a capture, the times and sizes of its IP packets.
-fn named(path: &Path) -> anyhow::Result<String> {
-    let bytes = read_bytes(path)?;
-    match Capture::open(&bytes[..]) {
-        Ok(capture) => times_and_sizes(capture),
-        Err(_) => Ok(String::from_utf8(bytes).context("it is neither text nor a capture")?),
+/// The files beside a scenario.
+struct Beside<'p>(&'p Path);
+
+impl Beside<'_> {
+    fn read(&self, name: &str) -> Result<Vec<u8>, String> {
+        read_bytes(&self.0.join(name)).map_err(|error| format!("{error:#}"))
     }
 }
 
-/// Returns the packets of a capture as traces have them, from the time of the first. One that is earlier than the one
-/// before it counts as simultaneous, as in replays.
-fn times_and_sizes(capture: Capture<&[u8]>) -> anyhow::Result<String> {
-    let mut merge = Merge::new([capture]);
-    let (mut text, mut first_ns, mut last_ns) = (String::new(), None, 0);
-    loop {
-        match merge.step() {
-            MergeStep::End => break,
-            MergeStep::Skipped => {}
-            MergeStep::Packet(packet) => {
-                let at_ns = packet.at_ns.unwrap_or(last_ns).max(last_ns);
-                last_ns = at_ns;
-                let since_ns = at_ns - *first_ns.get_or_insert(at_ns);
-                let (seconds, ns) = (since_ns / SECOND_NS, since_ns % SECOND_NS);
-                let bytes = packet.wire_len.unwrap_or(packet.packet.len() as u32);
-                text.push_str(&format!("{seconds}.{ns:09},{bytes}\n"));
-            }
-        }
+impl Files for Beside<'_> {
+    fn text(&self, name: &str) -> Result<String, String> {
+        let bytes = self.read(name)?;
+        simulated::times_and_sizes(&bytes).unwrap_or_else(|| {
+            String::from_utf8(bytes).map_err(|_| "it is neither text nor a capture".to_owned())
+        })
     }
-    match merge.faults().first() {
-        Some((_, Fault::Broken(trouble))) => bail!("the capture is damaged: {trouble}"),
-        Some((_, Fault::Closed(why))) => bail!("{why}"),
-        None if text.is_empty() => bail!("the capture has no IP packet in it"),
-        None => Ok(text),
+
+    fn recording(&self, name: &str, selection: &Selection) -> Result<Recording, String> {
+        simulated::recording(&self.read(name)?, selection)
     }
 }
 

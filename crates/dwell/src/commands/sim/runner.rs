@@ -10,6 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_sim::results::{Run, RunRecord, Store, Task};
+use dwell_sim::world::Contents;
+use dwell_trace::replay::simulated;
 
 use super::directory::Journal;
 use crate::commands::interrupt::stop_flag;
@@ -111,9 +113,14 @@ fn in_parallel(
 /// stopped: a run is short, and begins again next time.
 fn run_one(run: &Run<'_>, stop: &AtomicBool) -> Option<Result> {
     let goes_on = || !stop.load(Ordering::Relaxed);
-    match catch_unwind(AssertUnwindSafe(|| run.run_while(goes_on))) {
+    let run = || {
+        let contents = simulated::contents(&run.task.point.plan)?;
+        let contents = contents.map(|it| Box::new(it) as Box<dyn Contents>);
+        run.run_while(contents, goes_on).map_err(|error| error.to_string())
+    };
+    match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(record)) => record.map(Ok),
-        Ok(Err(error)) => Some(Err(error.to_string())),
+        Ok(Err(error)) => Some(Err(error)),
         Err(_) => Some(Err("it broke off; this is a bug in dwell".to_owned())),
     }
 }

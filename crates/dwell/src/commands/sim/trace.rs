@@ -12,6 +12,7 @@ use dwell_sim::plan::Plan;
 use dwell_sim::scenario::{Options, Setting};
 use dwell_sim::trace::{self, Pcapng};
 use dwell_sim::world::Sighting;
+use dwell_trace::replay::simulated;
 
 use super::input;
 
@@ -85,7 +86,11 @@ impl Trace {
         let mut file = Pcapng::new(BufWriter::new(file), &plan, &links, self.packets)?;
         let mut windows = String::from("seconds,flow,packets,threshold\n");
         let (mut written, mut failed) = (0u64, None);
-        World::new(&plan, self.seed)?.run_observed(|sighting| match sighting {
+        let mut world = World::new(&plan, self.seed)?;
+        if let Some(contents) = simulated::contents(&plan).map_err(anyhow::Error::msg)? {
+            world = world.with_contents(Box::new(contents));
+        }
+        world.run_observed(|sighting| match sighting {
             Sighting::Packet(seen) if failed.is_none() => {
                 failed = file.packet(seen).err();
                 written += u64::from(links.contains(&seen.link));
