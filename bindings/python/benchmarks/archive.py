@@ -217,8 +217,8 @@ def measure(arguments: argparse.Namespace) -> int:
     """Measures; returns 1 if results differ."""
     size = sum(path.stat().st_size for path in arguments.directory.iterdir())
     print(f"{size / 1e9:.2f} GB in {len(list(arguments.directory.iterdir()))} files", flush=True)
+    sample = part("codecs, sample", arguments, "--times", "--sample", str(arguments.sample))
     if not arguments.only_engine:
-        sample = part("codecs, sample", arguments, "--times", "--sample", str(arguments.sample))
         whole = part("one thread", arguments)
     with tempfile.TemporaryDirectory(dir=arguments.directory.parent) as store:
         words = ["--on", arguments.on, "--jobs", str(arguments.jobs), "--store", store]
@@ -229,9 +229,9 @@ def measure(arguments: argparse.Namespace) -> int:
     is_same = first["sha256"] == second["sha256"]
     if not arguments.only_engine:
         is_same = is_same and first["sha256"] == whole["sha256"]
-        codecs = sample["codec_seconds"] / sample["bytes"] * whole["bytes"] / arguments.jobs
         print(f"one thread / {arguments.on}: {whole['seconds'] / first['seconds']:.3f}")
-        print(f"{arguments.on} / codecs alone on {arguments.jobs}: {first['seconds'] / codecs:.3f}")
+    codecs = sample["codec_seconds"] / sample["bytes"] * first["bytes"] / arguments.jobs
+    print(f"{arguments.on} / codecs alone on {arguments.jobs}: {first['seconds'] / codecs:.3f} ({codecs:.1f} s)")
     print("equal to the bit" if is_same else "NOT equal")
     return int(not is_same)
 
@@ -255,7 +255,7 @@ def main() -> int:
         it.add_argument("--sample", type=int, default=10 if name == "measure" else 1, help="each so many-th capture")
         it.add_argument("--store")
         it.add_argument("--times", action="store_true")
-        it.add_argument("--only-engine", action="store_true", help="no comparison with one thread")
+        it.add_argument("--only-engine", action="store_true", help="no run of one thread to compare with")
     arguments = parser.parse_args()
     if arguments.command == "make":
         make(arguments.directory, arguments.size, arguments.files, arguments.broken, arguments.seed)
