@@ -44,9 +44,9 @@ const CALM_NS_MIN: u64 = 60 * SECOND_NS;
 const STEP: f64 = 2.0;
 /// ... the link's rate, ...
 const LINK_STEP: f64 = 1.25;
-/// ... or the processor time that may be had, what was learned of changes is of no use any more. (Four contexts that wait
-/// for each other by turns have a quarter of it or all: each change of one of them would free all others to change.)
-const CPU_STEP: f64 = 6.0;
+/// ... or the processor time that may be had, what was learned of changes is of no use any more. (Two contexts that wait
+/// for each other by turns have half of it or all.)
+const CPU_STEP: f64 = 3.0;
 /// What changes of the processor so soon after a codec was changed comes of that: jobs wait for longer ones, and how long
 /// they did is forgotten as slowly as [`super::Slowdown`] fades.
 const SETTLE_NS: u64 = 6 * SECOND_NS;

@@ -145,19 +145,6 @@ fn holds_grow_where_codecs_take_turns_and_shrink_where_it_is_calm() {
     assert!(pick.used_ns_min < 2 * USED_NS_MIN);
 }
 
-/// What may be had of the processor goes up and down fourfold, as other contexts take more and less of it.
-#[test]
-fn contexts_that_wait_for_each_other_do_not_free_each_other_to_change() {
-    let (mut pick, mut changes) = (pick(), Vec::new());
-    for turn in 0..86 {
-        pick.set_processor(Processor::slowed(if turn % 2 == 0 { 5.0 } else { 20.0 }));
-        let from_ms = 7_000 * turn + 1;
-        let used = run(&mut pick, (from_ms, from_ms + 7_000), 20.0 * MBIT, (1.0, 1.0));
-        changes.extend(used.into_iter().skip(1));
-    }
-    assert!((2..20).contains(&changes.len()), "{changes:?}");
-}
-
 /// A codec was used while the content was easy, and then one that leaves a fifth less while it is harder.
 #[test]
 fn other_content_is_not_taken_for_another_ratio_of_the_codec() {
