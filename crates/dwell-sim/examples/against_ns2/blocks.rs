@@ -88,8 +88,9 @@ pub(crate) fn run(file: &str, orders: &[&str]) -> Agreement {
         }
     }
     println!(
-        "with ns-2's ties {equal} of {all} runs are ns-2's, to the last packet and compression"
+        "with ns-2's ties {equal} of {all} runs are ns-2's, to the last packet and compression, as all have to be"
     );
+    near &= equal == all && all > 0;
     println!(
         "± is the 95 % interval of the mean; with ns-2's ties {:.0} % of throughput and {:.0} % of \
          compressions are allowed, or what the intervals leave open",
@@ -146,8 +147,10 @@ fn print_line(of: &str, here: &[Run], there: &[Run]) -> bool {
         let (ours, theirs) = (Mean::of(here.iter().map(value)), Mean::of(there.iter().map(value)));
         let deviation = ours.mean / theirs.mean - 1.0;
         let open = ours.half_width.hypot(theirs.half_width) / theirs.mean;
-        near &= deviation.is_nan() || deviation.abs() <= allowed.max(open);
-        let deviation = if deviation.is_nan() { 0.0 } else { 100.0 * deviation };
+        // Nothing is compressed without a scheme, here and there; whatever else is no number is wrong.
+        let are_none = ours.mean == 0.0 && theirs.mean == 0.0;
+        near &= are_none || deviation.abs() <= allowed.max(open);
+        let deviation = if are_none { 0.0 } else { 100.0 * deviation };
         format!("{:>9.2} ± {:>6.2} {deviation:>7.2}%", ours.mean, ours.half_width)
     };
     let cells = [cell(|run| run.0, THROUGHPUT_MAX), cell(|run| run.1, COMPRESSIONS_MAX)];
