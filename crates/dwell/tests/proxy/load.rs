@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,15 +15,22 @@ use socket2::{Domain, Socket, Type};
 
 use crate::pair::{Directory, Pair, Process, dwell, echo, exchange, free_port, serve, wait_until};
 
-/// Raises this process' limit of descriptors; whether so many are allowed.
-fn may_open(descriptors: u64) -> bool {
+/// The descriptors of this process that its tests may open between them.
+#[must_use]
+struct Descriptors(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+/// Raises this process' limit of descriptors; nothing if so many are not allowed. Tests run beside
+/// each other in one process, so those that need many take turns.
+fn may_open(descriptors: u64) -> Option<Descriptors> {
+    static TURN: Mutex<()> = Mutex::new(());
     let hard = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
-    let allowed = hard.is_none_or(|hard| hard >= descriptors);
-    if !allowed {
+    if hard.is_some_and(|hard| hard < descriptors) {
         println!("skipped: the hard limit of descriptors is below {descriptors}");
+        return None;
     }
-    allowed
+    // A test that failed has let go of its descriptors, too.
+    Some(Descriptors(TURN.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// A connection from one of many addresses of loopback.
@@ -76,9 +84,7 @@ impl Drop for Over<'_> {
 
 #[test]
 fn who_shows_no_key_locks_nobody_out() {
-    if !may_open(4096) {
-        return;
-    }
+    let Some(_turn) = may_open(8192) else { return };
     // The beginning of a record of TLS.
     let half = b"\x16\x03\x01\x02\x00\x01";
     for (sources, word) in [(0, &b""[..]), (1, b""), (1000, b""), (1, half), (1000, half)] {
@@ -110,15 +116,13 @@ fn burst(connections: usize) {
         println!("skipped: the kernel lets fewer than 4,096 clients wait (net.core.somaxconn)");
         return;
     }
-    if !may_open(connections as u64 + 4096) {
-        return;
-    }
+    // Both ends of a stream are here.
+    let Some(_turn) = may_open(2 * connections as u64 + 4096) else { return };
     // On a busy machine the last ones wait for longer than other tests do.
-    let target = serve(|mut stream| {
+    let target = serve(|stream| {
         stream.set_read_timeout(Some(TIME_MAX)).unwrap();
-        let mut back = stream.try_clone().unwrap();
-        let _ = io::copy(&mut stream, &mut back);
-        let _ = back.shutdown(Shutdown::Write);
+        let _ = io::copy(&mut &stream, &mut &stream);
+        let _ = stream.shutdown(Shutdown::Write);
     });
     let pair = Pair::new(target, &[], &[]);
     let some = |share: usize| {
@@ -227,9 +231,7 @@ fn who_goes_away_before_the_stream_is_open_leaves_its_room() {
 
 #[test]
 fn descriptors_bound_streams_and_it_is_said() {
-    if !may_open(20_000) {
-        return;
-    }
+    let Some(_turn) = may_open(20_000) else { return };
     for (limits, streams, said) in [
         // The soft limit that is usual is raised.
         ("ulimit -Sn 1024", 1170, None),
