@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
+use dwell_confine::memory;
 use dwell_confine::privilege::{self, User};
 use dwell_confine::seccomp;
 use dwell_report::status::ConfigurationStatus;
@@ -97,6 +98,7 @@ pub fn run(
     if let Err(error) = Clock::sharpen_timers() {
         tracing::warn!("timers are blunt: {error}");
     }
+    memory::give_back_large();
     let mut engine = Engine::new(path, config, journal)?;
     engine.set_memory(machine_bytes);
     engine.confine();

@@ -25,9 +25,9 @@ mod run;
 mod setup;
 mod weather;
 
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
+use dwell_confine::memory;
 use dwell_relay::config::SCHEMES;
 
 /// The options of a run.
@@ -55,17 +55,6 @@ Usage: soak [--hours H] [--seeds A..B] [--scheme NAME[,NAME...]] [--codec CODEC]
 
 Exit codes: 0 all is well, 1 a check failed, 2 wrong arguments.";
 
-/// Begins again with an allocator that gives what is large back to the system as soon as it is free: what the process
-/// has would say little of what it needs, otherwise.
-fn give_memory_back() -> std::io::Result<()> {
-    const SETTING: &str = "MALLOC_MMAP_THRESHOLD_";
-    if std::env::var_os(SETTING).is_some() {
-        return Ok(());
-    }
-    let mut again = Command::new(std::env::current_exe()?);
-    Err(again.args(std::env::args_os().skip(1)).env(SETTING, "131072").exec())
-}
-
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args().skip(1)) {
         Ok(Some(options)) => options,
@@ -78,10 +67,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if let Err(error) = give_memory_back() {
-        eprintln!("soak: cannot begin again with another setting of the allocator: {error}");
-        return ExitCode::from(2);
-    }
+    memory::give_back_large();
     let mut failed = 0;
     for (number, scheme) in (0..).zip(&options.schemes) {
         for seed in options.seeds.clone() {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use dwell_base::time::SECOND_NS;
 use dwell_base::{Instant, Rng};
+use dwell_confine::memory;
 use dwell_testkit::virtual_net::{DirectionId, NodeId, VirtualNet};
 
 use crate::end::{Addresses, End, addresses};
@@ -321,6 +322,8 @@ impl Run {
             3.. => 1,
             _ => return,
         };
+        // What the allocator keeps says nothing of what is needed.
+        memory::give_back_free();
         let resident = resident_bytes();
         let least = &mut self.summary.resident_bytes[at];
         if *least == 0 || resident < *least {
