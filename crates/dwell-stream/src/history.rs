@@ -48,6 +48,11 @@ impl History {
         self.bytes.len().min(HISTORY_LEN_MAX)
     }
 
+    /// Returns the bytes of memory that it takes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Removes everything and frees the memory.
     pub(crate) fn forget(&mut self) {
         self.bytes = Vec::new();

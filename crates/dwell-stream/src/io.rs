@@ -1,9 +1,9 @@
-//! The pair over non-blocking streams of the standard library's kind.
+//! The pair over streams of the standard library's kind.
 //!
-//! The reader works with blocking streams too. A blocking transport is never found busy, so for writing to one
-//! there is [`BlockingStreamWriter`](crate::BlockingStreamWriter).
+//! Both are meant for non-blocking ones, and do with blocking ones. For writing to those
+//! [`BlockingStreamWriter`](crate::BlockingStreamWriter) does better, as it compresses while it waits.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 
 use dwell_base::Instant;
 use dwell_policy::rate::LinkReport;
@@ -17,6 +17,9 @@ use crate::stats::{ReceiverStats, SenderStats};
 
 /// The bytes that a read asks of a transport at once.
 const READ_LEN: usize = 64 << 10;
+/// A write that takes this long, in nanoseconds, has waited in a transport that blocks: copying a block takes
+/// a tenth of it.
+const WAITED_NS: u64 = 1_000_000;
 
 /// The event that a [`StreamWriter`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +32,13 @@ pub enum Wait {
 
 /// Writes a stream to a non-blocking transport; compresses while the transport takes no more.
 ///
-/// A blocking one never says that it takes no more: nearly everything would go as it is. Use
-/// [`BlockingStreamWriter`](crate::BlockingStreamWriter) for it.
+/// A blocking transport never says that it takes no more. A write to one that takes long is taken for that: it was
+/// full, and is nearly so still, so that what waits then is compressed
+/// ([`StreamWriter::has_waited`]). Nothing is compressed during that write, so that
+/// [`BlockingStreamWriter`](crate::BlockingStreamWriter) carries more; and what the kernel takes before it makes
+/// anybody wait goes as it is: set `TCP_NOTSENT_LOWAT` to [`Config::not_sent_len`].
+///
+/// It is also a [`Write`] for whatever takes one: what is written then may wait here until it is flushed.
 ///
 /// `clock` returns the time, for instance from a monotonic clock of the system.
 #[derive(Debug)]
@@ -39,15 +47,28 @@ pub struct StreamWriter<W, C> {
     clock: C,
     sender: Sender,
     compressors: Compressors,
+    has_waited: bool,
+}
+
+/// The outcome of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// All that there was.
+    All,
+    /// Until the transport refused.
+    Refused,
+    /// The transport has taken it, but only after a wait.
+    Waited,
 }
 
 impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
-    /// Makes a writer at the beginning of its stream. Set the transport to non-blocking before.
+    /// Makes a writer at the beginning of its stream.
     ///
     /// # Errors
     /// If the configuration is not possible.
     pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
-        Ok(Self { transport, clock, sender: Sender::new(config)?, compressors: Compressors::new() })
+        let (sender, compressors) = (Sender::new(config)?, Compressors::new());
+        Ok(Self { transport, clock, sender, compressors, has_waited: false })
     }
 
     /// Takes as many bytes as there is room for, returns their number, and sends and compresses. If
@@ -78,48 +99,71 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
         self.sender.abort(reason);
     }
 
-    /// Sends and compresses until there is nothing more to do without waiting.
+    /// Sends and compresses until there is nothing more to do without waiting. With a transport that
+    /// blocks, until it has taken everything.
     ///
     /// # Errors
     /// Those of the transport; `WriteZero` if it takes nothing and does not say why.
     pub fn pump(&mut self) -> io::Result<Wait> {
         loop {
-            let busy = self.send()?;
-            if !busy {
+            let sent = self.send()?;
+            if sent == Sent::All {
                 self.sender.unblocked();
             }
-            if self.sender.compress(&mut self.compressors, &mut self.clock).is_none() {
-                return Ok(if busy { Wait::Writable } else { Wait::Nothing });
+            let has_compressed = self.compress();
+            match sent {
+                // It is full, and does not say when it has room: whatever it carries meanwhile gives the
+                // time for all that waits.
+                Sent::Waited => while self.compress() {},
+                Sent::All if !has_compressed => return Ok(Wait::Nothing),
+                Sent::Refused if !has_compressed => return Ok(Wait::Writable),
+                _ => {}
             }
         }
     }
 
-    /// Sends until the transport refuses; returns true if it did.
-    fn send(&mut self) -> io::Result<bool> {
+    fn compress(&mut self) -> bool {
+        self.sender.compress(&mut self.compressors, &mut self.clock).is_some()
+    }
+
+    /// Sends until the transport refuses, or has taken something only after a wait.
+    fn send(&mut self) -> io::Result<Sent> {
         loop {
-            let now = (self.clock)();
-            let wire = self.sender.wire(now);
+            let begin = (self.clock)();
+            let wire = self.sender.wire(begin);
             if wire.is_empty() {
-                return Ok(false);
+                return Ok(Sent::All);
             }
             let wanted = wire.len();
             match self.transport.write(wire) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(len) => {
-                    self.sender.wrote((self.clock)(), len);
-                    if len < wanted {
-                        self.sender.blocked((self.clock)());
-                        return Ok(true);
+                    let end = (self.clock)();
+                    self.sender.wrote(end, len);
+                    let waited = end.since_ns(begin) >= WAITED_NS;
+                    if len < wanted || waited {
+                        self.has_waited |= waited;
+                        self.sender.blocked(end);
+                        return Ok(if len < wanted && !waited {
+                            Sent::Refused
+                        } else {
+                            Sent::Waited
+                        });
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.sender.blocked((self.clock)());
-                    return Ok(true);
+                    return Ok(Sent::Refused);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Returns true if a write has waited in the transport, which so seems to block.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
     }
 
     /// Returns true if the transport has taken everything that was written.
@@ -163,7 +207,25 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
     }
 }
 
-/// Reads a stream from a transport.
+/// Takes what there is room for; `WouldBlock` if there is none before the transport takes something. Flushing
+/// sends all of it; `WouldBlock` as long as the transport does not take it.
+impl<W: Write, C: FnMut() -> Instant> Write for StreamWriter<W, C> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match Self::write(self, bytes)? {
+            0 if !bytes.is_empty() => Err(ErrorKind::WouldBlock.into()),
+            taken => Ok(taken),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.pump()? {
+            Wait::Writable => Err(ErrorKind::WouldBlock.into()),
+            Wait::Nothing => self.transport.flush(),
+        }
+    }
+}
+
+/// Reads a stream from a transport, blocking or not.
 #[derive(Debug)]
 pub struct StreamReader<R> {
     transport: R,
@@ -204,14 +266,26 @@ impl<R: Read> Read for StreamReader<R> {
         if out.is_empty() {
             return Ok(0);
         }
+        self.fill_buf()?;
+        Ok(self.intake.receiver.take(out))
+    }
+}
+
+/// Gives restored data where they are, without another buffer.
+impl<R: Read> BufRead for StreamReader<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while !self.intake.restore()? {
             let len = self.transport.read(self.intake.room())?;
             self.intake.was_read(len)?;
             if len == 0 {
-                return Ok(0);
+                break;
             }
         }
-        Ok(self.intake.receiver.take(out))
+        Ok(self.intake.receiver.data())
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.intake.receiver.consume(len);
     }
 }
 
@@ -257,6 +331,24 @@ impl Intake {
     }
 }
 
+#[cfg(any(feature = "tokio", feature = "futures"))]
+impl Intake {
+    /// Reads until there are data, or nothing more will come; pending while the transport has nothing.
+    pub(crate) fn poll_fill(
+        &mut self,
+        mut read: impl FnMut(&mut [u8]) -> std::task::Poll<io::Result<usize>>,
+    ) -> std::task::Poll<io::Result<()>> {
+        while !self.restore()? {
+            let len = std::task::ready!(read(self.room()))?;
+            self.was_read(len)?;
+            if len == 0 {
+                break;
+            }
+        }
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
 /// Converts an error of the stream to one of reading.
 fn invalid(error: StreamError) -> io::Error {
     let kind = match error {
@@ -269,6 +361,9 @@ fn invalid(error: StreamError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use super::*;
     use crate::strategy::Strategy;
 
@@ -324,6 +419,95 @@ mod tests {
             reader.read_to_end(&mut got).unwrap();
             assert!(got == data, "{strategy}");
         }
+    }
+
+    /// A transport that blocks: it holds some bytes, and makes whoever writes more wait until its link has
+    /// carried as many.
+    #[derive(Debug)]
+    struct Blocking {
+        got: Vec<u8>,
+        now_ns: Rc<Cell<u64>>,
+        /// The time at which it is empty.
+        empty_ns: u64,
+    }
+
+    impl Blocking {
+        /// 8 Mbit/s.
+        const NS_PER_BYTE: u64 = 1000;
+        const HELD: u64 = 128 << 10;
+    }
+
+    impl Write for Blocking {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let now = self.now_ns.get();
+            self.empty_ns = self.empty_ns.max(now) + bytes.len() as u64 * Self::NS_PER_BYTE;
+            let room_at = self.empty_ns.saturating_sub(Self::HELD * Self::NS_PER_BYTE);
+            self.now_ns.set(now.max(room_at));
+            self.got.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// All went as it was, and nobody was notified of that.
+    #[test]
+    fn a_transport_that_blocks_is_noticed() {
+        let data = b"Written to a transport that makes its writer wait. ".repeat(40_000);
+        for strategy in [Strategy::Hull, Strategy::Mix] {
+            let now_ns = Rc::new(Cell::new(0));
+            let empty_ns = 0;
+            let transport = Blocking { got: Vec::new(), now_ns: Rc::clone(&now_ns), empty_ns };
+            let clock = || {
+                // Compressing takes some time, too.
+                now_ns.set(now_ns.get() + 20_000);
+                Instant::from_ns(now_ns.get())
+            };
+            let mut writer = StreamWriter::new(transport, &Config::new(strategy), clock).unwrap();
+            writer.write_all(&data).unwrap();
+            writer.flush().unwrap();
+            assert!(writer.has_waited() && writer.is_idle(), "{strategy}");
+            writer.finish();
+            assert_eq!(writer.pump().unwrap(), Wait::Nothing);
+            let wire = writer.into_transport().got;
+            assert!(wire.len() < data.len() / 2, "{strategy}: {} bytes", wire.len());
+            let mut got = Vec::new();
+            StreamReader::new(&wire[..], Limits::default()).read_to_end(&mut got).unwrap();
+            assert!(got == data, "{strategy}");
+        }
+    }
+
+    /// With a transport that does not block it is the writer that says so.
+    #[test]
+    fn flushing_ends_when_the_transport_has_all() {
+        let clock = || Instant::ZERO;
+        let config = Config::default();
+        let mut writer = StreamWriter::new(Narrow::default(), &config, clock).unwrap();
+        let (mut rest, mut refused) = (&[b'y'; 400_000][..], 0);
+        while !rest.is_empty() {
+            match Write::write(&mut writer, rest) {
+                Ok(taken) => rest = &rest[taken..],
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    refused += 1;
+                }
+            }
+        }
+        while let Err(error) = writer.flush() {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            refused += 1;
+        }
+        assert!(writer.is_idle() && refused > 0 && !writer.has_waited());
+    }
+
+    #[test]
+    fn lines_are_read_without_another_buffer() {
+        let wire = written(Strategy::Hull, b"one\ntwo\nand three");
+        let reader = StreamReader::new(&wire[..], Limits::default());
+        let lines: Vec<String> = reader.lines().map(Result::unwrap).collect();
+        assert_eq!(lines, ["one", "two", "and three"]);
     }
 
     #[test]

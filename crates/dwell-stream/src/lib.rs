@@ -16,6 +16,17 @@
 //! when the driver asks for it, by compressors that the driver owns ([`Compressors`], one for each
 //! thread, not for each connection).
 //!
+//! # Which type
+//! [`Builder`] has all settings, and makes any of these. Each is used by an example (`examples/`).
+//!
+//! | transport | writing | reading |
+//! |---|---|---|
+//! | blocking, as a `TcpStream` is unless set otherwise | [`BlockingStreamWriter`] ([`std::io::Write`]) | [`StreamReader`] ([`std::io::Read`], [`std::io::BufRead`]) |
+//! | non-blocking, as `mio` has them | [`StreamWriter`] | [`StreamReader`] |
+//! | tokio's (feature `tokio`) | `AsyncStreamWriter` (`AsyncWrite`) | `AsyncStreamReader` (`AsyncRead`, `AsyncBufRead`) |
+//! | with the traits of `futures` (feature `futures`) | `FuturesStreamWriter` (`AsyncWrite`) | `FuturesStreamReader` (`AsyncRead`, `AsyncBufRead`) |
+//! | anything else | [`Sender`] | [`Receiver`] |
+//!
 //! # Driving a sender
 //! ```text
 //! loop {
@@ -85,10 +96,11 @@
 //! end, so that damage, loss, repetition and exchange of blocks are all noticed before any byte of
 //! the block is given out; lengths are checked before anything is allocated.
 
-#[cfg(feature = "tokio")]
+#[cfg(any(feature = "tokio", feature = "futures"))]
 mod asynchronous;
 mod blocking;
 mod blocks;
+mod builder;
 mod compress;
 mod config;
 mod context;
@@ -109,10 +121,13 @@ mod tcpcomp;
 mod tests;
 mod threads;
 mod units;
-
+#[cfg(feature = "futures")]
+mod with_futures;
 #[cfg(feature = "tokio")]
-pub use asynchronous::{AsyncStreamReader, AsyncStreamWriter};
+mod with_tokio;
+
 pub use blocking::BlockingStreamWriter;
+pub use builder::{Builder, Objective};
 pub use compress::{Compression, Compressors, Decompressors, Done, Job};
 pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config};
 pub use dwell_policy::method::{Bound, CodecPoint};
@@ -125,3 +140,7 @@ pub use stats::{CodecStats, ReceiverStats, SenderStats};
 pub use strategy::Strategy;
 pub use tcpcomp::{FactorFilter, TcpCompConfig};
 pub use threads::Worker;
+#[cfg(feature = "futures")]
+pub use with_futures::{FuturesStreamReader, FuturesStreamWriter};
+#[cfg(feature = "tokio")]
+pub use with_tokio::{AsyncStreamReader, AsyncStreamWriter};

@@ -189,6 +189,32 @@ impl Receiver {
         }
     }
 
+    /// Returns the bytes of memory that it has for data: those that wait to be consumed or to be complete,
+    /// those that later ones may refer to, and what is free in their buffers.
+    pub fn held(&self) -> usize {
+        let early: usize = self.early.values().map(|early| early.data.capacity()).sum();
+        self.output.capacity() + self.payload.capacity() + early + self.history.capacity()
+    }
+
+    /// Returns the bytes that are missing of the block that is coming, or zero if none is, or the length of
+    /// none is known.
+    pub fn missing(&self) -> usize {
+        let whole = match &self.phase {
+            Phase::Payload(header) => header.payload_len,
+            Phase::Unit(header) => header.payload_len,
+            Phase::Preamble | Phase::Plain | Phase::Header | Phase::Ended => return 0,
+        };
+        whole.saturating_sub(self.payload.len())
+    }
+
+    /// Frees what its buffers have free, for a connection that will be idle for a while.
+    pub fn shrink(&mut self) {
+        if self.output_at == self.output.len() {
+            (self.output, self.output_at) = (Vec::new(), 0);
+        }
+        self.payload.shrink_to_fit();
+    }
+
     /// Moves as many bytes as are there and fit into `buf`, and returns their number.
     pub fn take(&mut self, buf: &mut [u8]) -> usize {
         let len = self.data().len().min(buf.len());

@@ -328,6 +328,33 @@ fn an_idle_stream_has_no_history() {
     assert!((1..=192 << 10).contains(&history_of_an_idle_stream(&config)));
 }
 
+/// Ten thousands of connections are idle most of the time.
+#[test]
+fn an_idle_receiver_holds_nothing() {
+    let config = Config { idle_history: false, ..referring() };
+    let mut sender = Sender::new(&config).unwrap();
+    let mut receiver = Receiver::new(Limits::in_order());
+    let (mut compressors, mut decompressors) = (Compressors::new(), Decompressors::new());
+    let (data, now) = (text(100_000), Instant::ZERO);
+    let (mut rest, mut got) = (&data[..], 0);
+    while !(rest.is_empty() && sender.is_idle()) {
+        rest = &rest[sender.accept(rest)..];
+        // To the end of each block.
+        let wire = sender.wire(now);
+        let len = match receiver.missing() {
+            0 => wire.len().min(1),
+            missing => wire.len().min(missing),
+        };
+        receiver.feed(&wire[..len], &mut decompressors).unwrap();
+        sender.wrote(now, len);
+        sender.compress(&mut compressors, || now);
+        got += receiver.data().len();
+        receiver.consume(receiver.data().len());
+    }
+    receiver.shrink();
+    assert_eq!((got, receiver.held(), receiver.missing()), (data.len(), 0, 0));
+}
+
 /// Returns what a receiver holds of a stream that has had something to say, and has no more.
 fn history_of_an_idle_stream(config: &Config) -> usize {
     let mut sender = Sender::new(config).unwrap();

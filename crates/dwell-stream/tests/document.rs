@@ -1,10 +1,20 @@
-//! `docs/stream-wire.md` against the code: its worked examples, and streams that must be refused.
+//! `docs/stream-wire.md` against the code: its worked examples, and streams that must be refused. And the
+//! crate's own examples, which must run.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
 
 use dwell_stream::{AbortReason, Decompressors, Limits, Receiver, StreamError};
+
+#[path = "../examples/blocking_tcp.rs"]
+mod blocking_tcp;
+#[path = "../examples/nonblocking_tcp.rs"]
+mod nonblocking_tcp;
+#[path = "../examples/over_futures.rs"]
+mod over_futures;
+#[path = "../examples/over_tokio.rs"]
+mod over_tokio;
 
 const DOCUMENT: &str = include_str!("../../../docs/stream-wire.md");
 
@@ -84,4 +94,12 @@ fn what_must_be_refused_is() {
             assert_ne!(error, StreamError::Truncated, "{title}");
         }
     }
+}
+
+#[test]
+fn examples_run() {
+    blocking_tcp::main().unwrap();
+    nonblocking_tcp::main().unwrap();
+    over_futures::main().unwrap();
+    over_tokio::main().unwrap();
 }
