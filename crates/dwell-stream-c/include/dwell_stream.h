@@ -1,8 +1,7 @@
 /* Compressed byte streams for C: the interface of libdwell_stream_c.
  *
  * A sender takes bytes of an application and gives bytes for a reliable, ordered transport; a
- * receiver restores them. Neither reads or writes anything itself, and neither may be used by two
- * threads at once. Data are compressed while the transport is busy: report that by
+ * receiver restores them. Neither reads or writes anything itself. Data are compressed while the transport is busy: report that by
  * dwell_sender_blocked, and call dwell_sender_compress until it returns 0.
  *
  *     while more or not dwell_sender_is_finished(s):
@@ -13,6 +12,20 @@
  *             if n < len: dwell_sender_blocked(s, now()), break
  *         if all of it was taken: dwell_sender_unblocked(s)
  *         if dwell_sender_compress(s, now) == 0 and blocked: wait until fd is writable
+ *
+ * examples/socket.c does that with a TCP connection.
+ *
+ * THREADS. The library starts none, and has no state that objects share. An object (a configuration, a sender,
+ * a receiver) may be used by one thread at a time, whichever that is: whoever hands it to another thread, or
+ * uses it from several, has to see to it that these calls do not overlap. Different objects may be used at the
+ * same time. A sender and a receiver of the same connection are different objects. A configuration may
+ * be read by several threads at once (dwell_sender_with, dwell_receiver_with) while none changes it. No function
+ * waits for anything; dwell_sender_compress and dwell_receiver_feed take the time that a block takes, some
+ * milliseconds at most. They may be called after fork(). None may be called by a signal's handler.
+ *
+ * MEMORY. What a function returns a pointer to belongs to the object, and is valid until the next call with it.
+ * What dwell_..._new or _with has made is freed by the dwell_..._free of its kind, once. The library panics at
+ * nothing that comes from a transport; if it did, it would end the process, and never unwind into C.
  *
  * Times are nanoseconds of a monotonic clock of the caller's. A null pointer instead of a sender
  * or receiver is answered by 0, a null pointer or DWELL_MISUSE. */
@@ -27,6 +40,13 @@
 extern "C" {
 #endif
 
+/* The version of this header. Up to 1.0 a change of the second number may change the interface, and then the
+ * library has another SONAME. */
+#define DWELL_STREAM_VERSION "0.1.0"
+/* The version of the library that runs, as "0.1.0". */
+const char *dwell_stream_version(void);
+
+typedef struct dwell_config dwell_config;
 typedef struct dwell_sender dwell_sender;
 typedef struct dwell_receiver dwell_receiver;
 
@@ -36,7 +56,36 @@ typedef struct dwell_receiver dwell_receiver;
 #define DWELL_ABORTED (-3)   /* the sender gave the stream up */
 #define DWELL_MISUSE (-4)    /* the call does not make sense: a null pointer, too great a length */
 
-/* A sender. `strategy`: "hull", "raw", "all", "mix" and so on; null for the default. `codec`: for
+/* The settings of senders and receivers, at first the defaults. It can be freed, or changed, once they are made. */
+dwell_config *dwell_config_new(void);
+void dwell_config_free(dwell_config *config);
+/* Changes a setting, and returns 0; or DWELL_MISUSE with the reason in `why` (at most `why_len` bytes with the final
+ * zero) if that is not null. Sizes are bytes, or have a unit, as "64KiB"; what is true or false may be "yes", "on" and
+ * "1", "no", "off" and "0".
+ *
+ *   objective            time (a block is compressed if it arrives sooner so) or bytes (always); sets strategy and codecs
+ *   strategy             hull, raw, all, switch, mix, mix-2in, mix-2out, tcpcomp, kernel-level, plain; sets the codecs to
+ *                        those that it has by default
+ *   codecs               names with commas, "lz4,zstd:3"; strategies with one codec have the first
+ *   block_len            what is compressed at once: a power of two from 4 to 64 KiB [64KiB]
+ *   buffer_len           what waits in a sender at most: two blocks or more [256KiB]
+ *   history              true if blocks may refer to the 128 KiB before them, at both ends [true]
+ *   idle_history         true if a sender holds these while nothing waits, too [true]
+ *   mss                  the payload of a segment, for tcpcomp and kernel-level [1448]
+ *   reorder_max          blocks that may overtake another one, for mix-2out, up to 64 [16]
+ *   tcpcomp.target_len, .factor_min, .poor_units, .skip_first, .skip_max, .backoff, .variance_first, .drift,
+ *   .process_variance, .measurement_variance         the paper's parameters [its values]
+ *   limits.output_len    restored bytes that wait in a receiver before it takes no more [256KiB]
+ *   limits.block_len     the longest blocks that a receiver accepts [64KiB]
+ *   limits.reorder       blocks that may come too early [64]
+ *   limits.units         true if streams in units are accepted [true]
+ *   limits.history       true if streams whose blocks refer to earlier ones are accepted [true] */
+int dwell_config_set(dwell_config *config, const char *name, const char *value, char *why, size_t why_len);
+
+/* A sender with these settings; the defaults for null. Returns null if they are not possible together, with the
+ * reason in `why` if that is not null. */
+dwell_sender *dwell_sender_with(const dwell_config *config, char *why, size_t why_len);
+/* A sender with the most usual settings. `strategy`: "hull", "raw", "all", "mix" and so on; null for the default. `codec`: for
  * strategies with one, "lz4", "zstd:3", "deflate:6"; null for the default. `block_len`: a power of
  * two from 4096 to 65536; 0 for the default. Returns null if that is not possible, with the reason
  * in `why` (at most `why_len` bytes with the final zero) if that is not null. */
@@ -65,6 +114,23 @@ void dwell_sender_unblocked(dwell_sender *sender);
  * changed, set it for the transport, and then notify the sender by the other function. */
 uint32_t dwell_sender_not_sent_len(const dwell_sender *sender);
 void dwell_sender_transport_holds(dwell_sender *sender, uint32_t len);
+/* What the transport says of its link; zero is what is not known. Linux has it in TCP_INFO: tcpi_delivery_rate,
+ * tcpi_delivery_rate_app_limited (is_least), tcpi_snd_cwnd * tcpi_snd_mss / tcpi_rtt (window_rate), tcpi_min_rtt and
+ * tcpi_notsent_bytes + tcpi_unacked * tcpi_snd_mss (pending_bytes). Rates are bytes a second. */
+typedef struct dwell_link_report {
+    double delivered_rate;
+    double window_rate;
+    double path_rate; /* what other connections over the same path have found */
+    uint64_t round_trip_ns;
+    uint64_t pending_bytes;
+    uint32_t is_least; /* 1 if delivered_rate is only the least that the link carries */
+    uint32_t reserved; /* 0 */
+} dwell_link_report;
+/* Notes that; call it before dwell_sender_wire when bytes were accepted, not more often than each millisecond.
+ * Without it what comes now and then goes as it is, since the rate of a link that is never full is not known. */
+void dwell_sender_reported(dwell_sender *sender, uint64_t now_ns, const dwell_link_report *report);
+/* Returns the bytes that wait in the sender. */
+size_t dwell_sender_held(const dwell_sender *sender);
 /* Compresses one block if that is of use now: 1, or 0 if not. */
 int dwell_sender_compress(dwell_sender *sender, uint64_t (*now_ns)(void));
 /* Returns true if the transport has taken the end. */
@@ -73,8 +139,9 @@ bool dwell_sender_is_finished(const dwell_sender *sender);
 uint64_t dwell_sender_accepted_bytes(const dwell_sender *sender);
 uint64_t dwell_sender_wire_bytes(const dwell_sender *sender);
 
-/* A receiver. */
+/* A receiver with the default limits, and one with these; a configuration for "plain" makes one for that. */
 dwell_receiver *dwell_receiver_new(void);
+dwell_receiver *dwell_receiver_with(const dwell_config *config);
 void dwell_receiver_free(dwell_receiver *receiver);
 /* Takes bytes of the transport and returns their number, less than `len` while its output is full;
  * or a result below zero. */

@@ -6,12 +6,29 @@
 #![allow(non_camel_case_types, reason = "the names that C sees")]
 #![allow(unsafe_code, reason = "pointers from C")]
 
+use std::ffi::{CStr, c_char};
+
+pub mod config;
 pub mod receiver;
 pub mod sender;
 mod text;
 
+pub use config::dwell_config;
 pub use receiver::dwell_receiver;
 pub use sender::dwell_sender;
+
+/// The version, as C has it.
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version has no zero byte"),
+    };
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn dwell_stream_version() -> *const c_char {
+    VERSION.as_ptr()
+}
 
 /// The stream cannot be restored.
 pub(crate) const DAMAGED: i32 = -1;

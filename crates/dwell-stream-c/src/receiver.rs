@@ -4,6 +4,7 @@ use std::ffi::c_char;
 
 use dwell_stream::{Decompressors, Limits, Receiver, StreamError};
 
+use crate::config::dwell_config;
 use crate::{ABORTED, DAMAGED, MISUSE, TRUNCATED, slice, text};
 
 /// A receiver with its own decoders.
@@ -25,6 +26,18 @@ fn number(error: &StreamError) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn dwell_receiver_new() -> *mut dwell_receiver {
     let receiver = Receiver::new(Limits::default());
+    Box::into_raw(Box::new(dwell_receiver { receiver, decompressors: Decompressors::new() }))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `config` must be null or a configuration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_receiver_with(config: *const dwell_config) -> *mut dwell_receiver {
+    // SAFETY: by the function's own condition.
+    let Some(config) = (unsafe { config.as_ref() }) else { return dwell_receiver_new() };
+    let receiver = config.builder.clone().limits(config.limits).receiver();
     Box::into_raw(Box::new(dwell_receiver { receiver, decompressors: Decompressors::new() }))
 }
 

@@ -3,8 +3,9 @@
 use std::ffi::c_char;
 
 use dwell_base::Instant;
-use dwell_stream::{AbortReason, Compressors, Config, Sender, Strategy};
+use dwell_stream::{AbortReason, Compressors, Config, LinkReport, Sender, Strategy};
 
+use crate::config::dwell_config;
 use crate::{MISUSE, slice, text};
 
 /// A sender with its own compressors.
@@ -12,6 +13,26 @@ use crate::{MISUSE, slice, text};
 pub struct dwell_sender {
     sender: Sender,
     compressors: Compressors,
+}
+
+/// What the transport says of its link, as C has it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct dwell_link_report {
+    /// See [`LinkReport::delivered_rate`].
+    pub delivered_rate: f64,
+    /// See [`LinkReport::window_rate`].
+    pub window_rate: f64,
+    /// See [`LinkReport::path_rate`].
+    pub path_rate: f64,
+    /// See [`LinkReport::round_trip_ns`].
+    pub round_trip_ns: u64,
+    /// See [`LinkReport::pending_bytes`].
+    pub pending_bytes: u64,
+    /// See [`LinkReport::is_least`]: not zero if it is so.
+    pub is_least: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 impl dwell_sender {
@@ -28,8 +49,31 @@ impl dwell_sender {
             config.block_len = block_len;
             config.buffer_len = config.buffer_len.max(block_len.saturating_mul(2));
         }
-        let sender = Sender::new(&config).map_err(|error| error.to_string())?;
+        Self::with(&config)
+    }
+
+    fn with(config: &Config) -> Result<Self, String> {
+        let sender = Sender::new(config).map_err(|error| error.to_string())?;
         Ok(Self { sender, compressors: Compressors::new() })
+    }
+}
+
+/// Gives a sender to C, or null and the reason.
+///
+/// # Safety
+/// `why` must be null or have `why_len` bytes.
+unsafe fn give(
+    made: Result<dwell_sender, String>,
+    why: *mut c_char,
+    why_len: usize,
+) -> *mut dwell_sender {
+    match made {
+        Ok(sender) => Box::into_raw(Box::new(sender)),
+        Err(error) => {
+            // SAFETY: by the function's own condition.
+            unsafe { text::write(&error, why, why_len) };
+            std::ptr::null_mut()
+        }
     }
 }
 
@@ -53,14 +97,66 @@ pub unsafe extern "C" fn dwell_sender_new(
         (Ok(strategy), Ok(codec)) => dwell_sender::make(strategy, codec, block_len),
         (Err(error), _) | (_, Err(error)) => Err(error.to_owned()),
     };
-    match made {
-        Ok(sender) => Box::into_raw(Box::new(sender)),
-        Err(error) => {
-            // SAFETY: by the function's own condition.
-            unsafe { text::write(&error, why, why_len) };
-            std::ptr::null_mut()
-        }
+    // SAFETY: by the function's own condition.
+    unsafe { give(made, why, why_len) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `config` must be null or a configuration; `why` must be null or have `why_len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_with(
+    config: *const dwell_config,
+    why: *mut c_char,
+    why_len: usize,
+) -> *mut dwell_sender {
+    // SAFETY: by the function's own condition.
+    let made = match unsafe { config.as_ref() } {
+        Some(config) => dwell_sender::with(config.builder.config()),
+        None => dwell_sender::with(&Config::default()),
+    };
+    // SAFETY: by the function's own condition.
+    unsafe { give(made, why, why_len) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender, `report` null or a report.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_reported(
+    sender: *mut dwell_sender,
+    now_ns: u64,
+    report: *const dwell_link_report,
+) {
+    // SAFETY: by the function's own condition.
+    let this = unsafe { sender.as_mut() };
+    // SAFETY: by the function's own condition.
+    let report = unsafe { report.as_ref() };
+    if let (Some(this), Some(report)) = (this, report) {
+        // What is no number is not known.
+        let rate = |rate: f64| if rate.is_finite() { rate.max(0.0) } else { 0.0 };
+        let report = LinkReport {
+            delivered_rate: rate(report.delivered_rate),
+            is_least: report.is_least != 0,
+            window_rate: rate(report.window_rate),
+            path_rate: rate(report.path_rate),
+            round_trip_ns: report.round_trip_ns,
+            pending_bytes: report.pending_bytes,
+        };
+        this.sender.reported(Instant::from_ns(now_ns), &report);
     }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_held(sender: *const dwell_sender) -> usize {
+    // SAFETY: by the function's own condition.
+    unsafe { sender.as_ref() }.map_or(0, |this| this.sender.held())
 }
 
 /// See the header.

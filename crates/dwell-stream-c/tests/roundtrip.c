@@ -78,6 +78,36 @@ int main(void) {
     CHECK(dwell_sender_new("zip", NULL, 0, why, sizeof why) == NULL);
     CHECK(strstr(why, "\"zip\" is no strategy") && strlen(why) < sizeof why);
     CHECK(dwell_sender_new("all", "zstd:99", 0, NULL, 0) == NULL);
+
+    CHECK(strcmp(dwell_stream_version(), DWELL_STREAM_VERSION) == 0);
+    dwell_config *config = dwell_config_new();
+    CHECK(dwell_config_set(config, "objective", "bytes", NULL, 0) == 0);
+    CHECK(dwell_config_set(config, "buffer_len", "128KiB", why, sizeof why) == 0);
+    CHECK(dwell_config_set(config, "bufer_len", "1", why, sizeof why) == DWELL_MISUSE);
+    CHECK(strstr(why, "no setting \"bufer_len\""));
+    CHECK(dwell_config_set(NULL, "mss", "1", why, sizeof why) == DWELL_MISUSE);
+    CHECK(dwell_config_set(config, "mss", NULL, NULL, 0) == DWELL_MISUSE);
+    dwell_sender *sender = dwell_sender_with(config, why, sizeof why);
+    CHECK(sender != NULL && dwell_sender_room(sender) == 128 << 10);
+    dwell_link_report report = {.window_rate = 1e6, .round_trip_ns = 1000000};
+    dwell_sender_reported(sender, now_ns(), &report);
+    dwell_sender_reported(sender, now_ns(), NULL);
+    CHECK(dwell_sender_accept(sender, (const uint8_t *)text, 1000) == 1000);
+    CHECK(dwell_sender_held(sender) == 1000 && dwell_sender_held(NULL) == 0);
+    dwell_sender_free(sender);
+    CHECK(dwell_config_set(config, "block_len", "5000", why, sizeof why) == 0);
+    CHECK(dwell_sender_with(config, why, sizeof why) == NULL && strstr(why, "power of two"));
+    CHECK((sender = dwell_sender_with(NULL, NULL, 0)) != NULL);
+    dwell_sender_free(sender);
+    CHECK(dwell_config_set(config, "limits.history", "no", NULL, 0) == 0);
+    receiver = dwell_receiver_with(config);
+    CHECK(receiver != NULL);
+    dwell_receiver_free(receiver);
+    CHECK((receiver = dwell_receiver_with(NULL)) != NULL);
+    dwell_receiver_free(receiver);
+    dwell_config_free(config);
+    dwell_config_free(NULL);
+
     dwell_sender_unblocked(NULL);
     dwell_sender_transport_holds(NULL, 1);
     CHECK(dwell_sender_not_sent_len(NULL) == 0);
