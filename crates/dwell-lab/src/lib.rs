@@ -5,6 +5,7 @@
 //!   interfaces, and [`emulator`], which runs the model between two of them;
 //! * [`http`] and [`ping`]: just enough traffic to measure with;
 //! * [`relays`]: a relay at each end of a thin link;
+//! * [`segments`]: what TCP has sent, by its own count;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
 pub mod corpus;
@@ -14,6 +15,7 @@ pub mod lab;
 pub mod link;
 pub mod ping;
 pub mod relays;
+pub mod segments;
 mod sys;
 
 pub use link::{LinkModel, LinkSpec, LinkStats, QueueLimit};

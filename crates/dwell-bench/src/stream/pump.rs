@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use dwell_base::Instant as Time;
 use dwell_base::time::duration_ns;
+use dwell_lab::segments::SentSegments;
 use dwell_stream::{Compressors, Config, Sender, SenderStats, Strategy, Worker};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::{SendFlags, send};
 use rustix::time::{ClockId, clock_gettime};
 use socket2::SockRef;
 
@@ -42,6 +44,8 @@ pub(super) struct Pump {
     compress: Compressors,
     clock: Clock,
     worker: Option<(Worker, Arc<OwnedFd>)>,
+    /// True if each write is to be a segment.
+    in_units: bool,
     buffer_len: usize,
     not_sent_len: u32,
     fill: f64,
@@ -66,7 +70,8 @@ impl Pump {
         let socket = SockRef::from(&stream);
         socket.set_tcp_notsent_lowat(config.not_sent_len())?;
         let mut config = config.clone();
-        if config.strategy.is_segmented() && config.strategy != Strategy::Plain {
+        let in_units = config.strategy.is_segmented() && config.strategy != Strategy::Plain;
+        if in_units {
             config.mss = socket.tcp_mss()? as usize;
         }
         let clock = Clock(Instant::now());
@@ -77,6 +82,7 @@ impl Pump {
             compress: Compressors::new(),
             clock,
             worker: if has_thread { Some(worker(clock)?) } else { None },
+            in_units,
             buffer_len: config.buffer_len,
             not_sent_len: config.not_sent_len(),
             fill: 0.0,
@@ -107,7 +113,8 @@ impl Pump {
             }
         }
         let fill = self.fill / self.looks.max(1.0) / self.buffer_len as f64;
-        Ok(accounts(self.sender.stats(), fill, thread_cpu_ns()))
+        let tcp = SentSegments::of(&self.stream)?;
+        Ok(accounts(self.sender.stats(), fill, thread_cpu_ns(), tcp))
     }
 
     /// Writes until there is nothing to write, or the socket takes no more.
@@ -118,7 +125,11 @@ impl Pump {
                 return Ok(Written::All);
             }
             let wanted = wire.len();
-            let len = match self.stream.write(wire) {
+            let written = match self.in_units {
+                true => write_unit(&self.stream, wire),
+                false => self.stream.write(wire),
+            };
+            let len = match written {
                 Ok(len) => len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -201,6 +212,18 @@ impl Pump {
     }
 }
 
+/// Writes a unit that is to be one segment. Linux puts what waits to be sent into one segment with what
+/// was written before, as long as there is room in it; but not across a mark of a record's end.
+fn write_unit(stream: &TcpStream, unit: &[u8]) -> io::Result<usize> {
+    Ok(send(stream, unit, SendFlags::EOR | SendFlags::NOSIGNAL)?)
+}
+
+/// Returns the segments for all bytes of the wire: some may not have been sent yet.
+fn in_proportion(tcp: SentSegments, wire_bytes: u64) -> u64 {
+    let (segments, bytes) = (u128::from(tcp.segments), u128::from(tcp.bytes.max(1)));
+    u64::try_from(segments * u128::from(wire_bytes) / bytes).unwrap_or(u64::MAX)
+}
+
 /// Sends the body over and over as most programs do: whatever TCP takes, without any sender.
 pub(super) fn send_as_it_is(
     mut stream: TcpStream,
@@ -231,6 +254,7 @@ pub(super) fn send_as_it_is(
         raw_bytes: bytes,
         thread_cpu_ns: thread_cpu_ns(),
         efficiency: 1.0,
+        tcp_segments: in_proportion(SentSegments::of(&stream)?, bytes),
         ..StreamAccounts::default()
     })
 }
@@ -252,7 +276,12 @@ fn thread_cpu_ns() -> u64 {
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn accounts(stats: &SenderStats, fill: f64, thread_cpu_ns: u64) -> StreamAccounts {
+fn accounts(
+    stats: &SenderStats,
+    fill: f64,
+    thread_cpu_ns: u64,
+    tcp: SentSegments,
+) -> StreamAccounts {
     let by_codec =
         stats.by_codec.iter().map(|(spec, codec)| (spec.to_string(), codec.original_bytes));
     StreamAccounts {
@@ -264,9 +293,55 @@ fn accounts(stats: &SenderStats, fill: f64, thread_cpu_ns: u64) -> StreamAccount
         compress_ns: stats.compress_ns,
         thread_cpu_ns,
         segments: stats.segments,
+        tcp_segments: in_proportion(tcp, stats.wire_bytes),
         failures: stats.failures,
         efficiency: stats.efficiency(),
         fill,
         by_codec: by_codec.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{SocketAddr, TcpListener};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    /// Writes units to a peer that reads none of them before all are written, and returns the segments that TCP
+    /// has made of them.
+    fn segments_of(units: &[Vec<u8>], write: fn(&TcpStream, &[u8]) -> io::Result<usize>) -> u64 {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // So that most of them wait at the sender, where they could be put together.
+        listener.set_recv_buffer_size(8 << 10).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(1).unwrap();
+        let listener = TcpListener::from(listener);
+        let near = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        near.set_tcp_mss(1448).unwrap();
+        near.set_send_buffer_size(4 << 20).unwrap();
+        near.connect(&listener.local_addr().unwrap().into()).unwrap();
+        let near = TcpStream::from(near);
+        near.set_nodelay(true).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        for unit in units {
+            assert_eq!(write(&near, unit).unwrap(), unit.len());
+        }
+        let mut left: usize = units.iter().map(Vec::len).sum();
+        let mut piece = [0; 4096];
+        while left > 0 {
+            left -= far.read(&mut piece).unwrap();
+        }
+        SentSegments::of(&near).unwrap().segments
+    }
+
+    /// Of 304 units 295 segments were made.
+    #[test]
+    fn a_unit_is_a_segment() {
+        let units: Vec<Vec<u8>> = (0..100).map(|number| vec![1; 300 + number * 10]).collect();
+        assert!(segments_of(&units, |mut stream, unit| stream.write(unit)) < 90);
+        assert_eq!(segments_of(&units, write_unit), 100);
     }
 }

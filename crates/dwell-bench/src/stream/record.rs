@@ -97,7 +97,11 @@ pub(crate) struct StreamAccounts {
     pub(super) compress_ns: u64,
     /// CPU time of the thread that sends, and compresses unless another one does.
     pub(super) thread_cpu_ns: u64,
+    /// Writes of one unit each, for strategies in units.
     pub(super) segments: u64,
+    /// The segments that TCP has made of all that was written, without those that were sent again.
+    #[serde(default)]
+    pub(super) tcp_segments: u64,
     pub(super) failures: u64,
     pub(super) efficiency: f64,
     /// The mean share of the sender's buffer that was full.

@@ -91,6 +91,7 @@ fn of_field(field: &Results<'_>) -> Table {
         "raw",
         "CPU s/GB",
         "fill",
+        "units/MB",
         "segments/MB",
         "efficiency",
         "failures",
@@ -110,8 +111,11 @@ fn row(field: &Results<'_>, contender: &str) -> Vec<String> {
         |whole: Option<f64>| number(goodput.zip(whole).map(|(part, all)| part.median / all), 3);
     let mbit = |bps: f64| format!("{:.1}", bps / 1e6);
     let codec = field.codec_of(contender);
-    let segments =
-        field.account(contender, |s| dwell_base::share(s.segments * 1_000_000, s.framed_bytes));
+    let each_mb = |count: fn(&StreamAccounts) -> u64| {
+        let count =
+            field.account(contender, |s| dwell_base::share(count(s) * 1_000_000, s.framed_bytes));
+        number(count.filter(|&count| count > 0.0), 0)
+    };
     vec![
         contender.to_owned(),
         goodput.map_or_else(String::new, |summary| mbit(summary.median)),
@@ -128,7 +132,8 @@ fn row(field: &Results<'_>, contender: &str) -> Vec<String> {
         number(field.account(contender, |s| dwell_base::share(s.raw_bytes, s.framed_bytes)), 3),
         number(field.figure(contender, |m| dwell_base::share(m.cpu_ns, m.application_bytes)), 2),
         number(field.account(contender, |s| Some(s.fill)), 2),
-        number(segments.filter(|&count| count > 0.0), 0),
+        each_mb(|s| s.segments),
+        each_mb(|s| s.tcp_segments),
         number(field.account(contender, |s| Some(s.efficiency)), 3),
         number(field.account(contender, |s| Some(s.failures as f64)), 0),
     ]

@@ -157,8 +157,9 @@ fn units(fields: &[Results<'_>]) -> String {
         };
         let kernel = ours.replace("tcpcomp/", "kernel-level/");
         let segments = |contender: &str| {
-            field.account(contender, |s| dwell_base::share(s.segments, s.framed_bytes))
+            field.account(contender, |s| dwell_base::share(s.tcp_segments, s.framed_bytes))
         };
+        let each = field.account(ours, |s| dwell_base::share(s.tcp_segments, s.segments));
         let efficiency = |contender: &str| field.account(contender, |s| Some(s.efficiency));
         let of = |figure: &dyn Fn(&str) -> Option<f64>, other: &str| {
             let share = figure(ours).zip(figure(other)).map(|(a, b)| 100.0 * (a / b - 1.0));
@@ -168,11 +169,12 @@ fn units(fields: &[Results<'_>]) -> String {
         let failures = field.account(ours, |s| Some(s.failures as f64)).unwrap_or(0.0);
         let _ = writeln!(
             text,
-            "  {}: segments {} against plain, {} against kernel-level; efficiency {:.2}, {:.2} of \
-             kernel-level; time {} against plain, {} against kernel-level; {failures:.0} failures",
+            "  {}: segments {} against plain, {} against kernel-level, {:.3} for each unit; efficiency \
+             {:.2}, {:.2} of kernel-level; time {} against plain, {} against kernel-level; {failures:.0} failures",
             heading(field),
             of(&segments, "plain"),
             of(&segments, &kernel),
+            each.unwrap_or(0.0),
             efficiency(ours).unwrap_or(0.0),
             efficiency(&kernel).unwrap_or(0.0),
             of(&time, "plain"),
@@ -212,6 +214,7 @@ mod tests {
         for run in &mut runs {
             if let Some(stream) = &mut run.measured.transfer.stream {
                 stream.framed_bytes = 1000;
+                stream.tcp_segments = stream.segments;
             }
         }
         let text = verdict(&runs);
