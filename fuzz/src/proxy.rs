@@ -1,7 +1,9 @@
 //! What must hold of `dwell-proxy`'s parsers for any bytes.
 
+use dwell_proxy::datagrams::{self, Datagrams};
 use dwell_proxy::hello::{HELLO_BYTES_MAX, Hello, HelloError, VERSION};
 use dwell_proxy::message::{MESSAGE_BYTES_MAX, Message};
+use dwell_proxy::proxy_header::{self, HEADER_BYTES_MAX};
 use dwell_proxy::socks::{CLIENT_BYTES_MAX, Negotiation, SocksStep, Users};
 use dwell_proxy::transfer::{Code, read_again};
 
@@ -14,6 +16,8 @@ pub fn socks(bytes: &[u8]) {
         0 => Users::default(),
         _ => Users::parse("ann:secret").expect("a user"),
     };
+    header(bytes);
+    let _ = datagrams::from_client(bytes);
     let (whole, left) = negotiate(&users, &[bytes]);
     let cut = usize::from(choice >> 1).min(bytes.len());
     let (pieces, left_of_pieces) = negotiate(&users, &[&bytes[..cut], &bytes[cut..]]);
@@ -44,6 +48,7 @@ fn negotiate(users: &Users, pieces: &[&[u8]]) -> (Vec<SocksStep>, Vec<u8>) {
 /// What one proxy says to the other: a hello and messages. What is read can be written, and then
 /// reads the same.
 pub fn negotiation(bytes: &[u8]) {
+    datagrams(bytes);
     match Hello::decode(bytes) {
         Ok(Some((hello, used))) => {
             assert!(used <= bytes.len().min(HELLO_BYTES_MAX));
@@ -58,6 +63,40 @@ pub fn negotiation(bytes: &[u8]) {
         Ok(None) => assert!(bytes.len() < HELLO_BYTES_MAX),
         Err(HelloError::Magic | HelloError::Malformed) => messages(bytes),
         Err(other) => panic!("{other}"),
+    }
+}
+
+/// A header of the PROXY protocol: what is read can be written, and then reads the same.
+fn header(bytes: &[u8]) {
+    match proxy_header::decode(bytes) {
+        Ok(Some((ends, used))) => {
+            assert!(used <= bytes.len().min(HEADER_BYTES_MAX));
+            if let Some(ends) = ends {
+                let again = proxy_header::encode(ends);
+                assert_eq!(proxy_header::decode(&again), Ok(Some((Some(ends), again.len()))));
+            }
+        }
+        Ok(None) => assert!(bytes.len() < HEADER_BYTES_MAX),
+        Err(_) => {}
+    }
+}
+
+/// A stream of datagrams takes whatever comes, and gives out what can be written again.
+fn datagrams(mut bytes: &[u8]) {
+    let mut coming = Datagrams::default();
+    while !bytes.is_empty() {
+        let taken = coming.feed(bytes);
+        assert!(taken > 0);
+        bytes = &bytes[taken..];
+        match coming.complete() {
+            Ok(Some((address, payload))) => {
+                let mut again = Vec::new();
+                assert!(datagrams::encode(&address, payload, &mut again));
+                coming.advance();
+            }
+            Ok(None) => {}
+            Err(_) => return,
+        }
     }
 }
 

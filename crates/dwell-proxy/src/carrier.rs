@@ -227,12 +227,24 @@ impl Carrier {
         Ok(())
     }
 
+    /// Writes a message and reads the answer.
+    pub(crate) async fn ask(&mut self, message: &Message) -> Result<Message, CarrierError> {
+        self.say(message).await?;
+        self.read_message().await
+    }
+
+    /// Reads whatever comes, until the other end closes.
+    pub(crate) async fn drain(&mut self) {
+        let mut piece = [0; 4096];
+        while matches!(self.read(&mut piece).await, Ok(1..)) {}
+    }
+
     /// Writes a message.
     pub(crate) async fn say(&mut self, message: &Message) -> Result<(), CarrierError> {
         Ok(self.write(&message.encode()).await?)
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes).await?;
         self.flush().await
     }
@@ -247,6 +259,11 @@ impl Carrier {
                 tls.get_ref().0.poll_write_ready(cx)
             }
         }
+    }
+
+    /// Ready if something may have come that was not read yet. Only for who has read until there was nothing.
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp().poll_read_ready(cx)
     }
 
     /// Sets how many bytes the kernel holds at most that it has not sent: the rest waits where it can
@@ -274,7 +291,7 @@ impl Carrier {
 
     /// Makes the other end notice at once when this one is dropped, whatever waits before it.
     pub(crate) fn reset_on_close(&self) {
-        if let Err(error) = crate::pump::reset_on_close(self.tcp(), true) {
+        if let Err(error) = crate::local::reset_on_close(self.tcp(), true) {
             tracing::debug!("a connection can't be reset: {error}");
         }
     }

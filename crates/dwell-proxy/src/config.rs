@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dwell_codec::CodecSpec;
@@ -13,6 +14,7 @@ use crate::allow::AllowList;
 use crate::hello::Hello;
 use crate::security::Security;
 use crate::socks::Users;
+use crate::stream_log::StreamLog;
 use crate::target::{Host, Target};
 
 /// The port that an egress listens at if none is named.
@@ -35,6 +37,8 @@ pub struct Common {
     pub user: Option<User>,
     /// True if system calls are filtered from then on.
     pub seccomp: bool,
+    /// Whoever is to know what each stream did.
+    pub stream_log: Option<StreamLog>,
 }
 
 /// The compression of what this end sends.
@@ -108,10 +112,25 @@ pub struct Limits {
     pub stall: Duration,
 }
 
-/// The most that a stream holds, in bytes: the sender's buffer, the receiver's output with a block
-/// more and a block in transit, what blocks refer to (in sender and receiver, and once more while
-/// one is compressed), what TLS holds, and what was read beyond an end.
-pub const STREAM_BYTES_MAX: u64 = (256 + 256 + 64 + 64 + (192 + 192 + 128) + 2 * 64 + 64) << 10;
+/// The most that a stream holds that sends, in bytes: the sender's buffer, a block in transit, what blocks refer
+/// to (and once more while one is compressed), and what TLS holds.
+const SEND_BYTES_MAX: u64 = (256 + 64 + 192 + 128 + 64) << 10;
+/// The most that a stream holds that receives, in bytes: the receiver's output with a block more, what blocks
+/// refer to, what TLS holds, and what was read beyond an end.
+const RECEIVE_BYTES_MAX: u64 = (256 + 64 + 192 + 64 + 64) << 10;
+/// The most that a stream holds, in bytes.
+pub const STREAM_BYTES_MAX: u64 = SEND_BYTES_MAX + RECEIVE_BYTES_MAX;
+/// What an idle stream holds, in bytes: its task, two connections of the runtime's, and TLS. Some 18 KiB were
+/// measured.
+pub const IDLE_BYTES: u64 = 24 << 10;
+/// What an idle stream holds beside that if it may refer to what came before, in both directions.
+const HISTORY_BYTES: u64 = 2 * (192 << 10);
+/// Idle streams may hold at most this part of the memory, and what they refer to that one.
+const IDLE_SHARE: u64 = 4;
+const HISTORY_SHARE: u64 = 8;
+
+/// As many as a semaphore counts at most, and more than anybody needs.
+const BUSY_MAX: usize = 1 << 24;
 
 /// A stream has a connection to the program, or to its target, and one to the other proxy.
 const STREAM_DESCRIPTORS: u64 = 2;
@@ -142,11 +161,24 @@ impl Limits {
         let descriptors = self.descriptors_max.saturating_sub(besides) / STREAM_DESCRIPTORS;
         let bounds = [
             (Bound::Streams, self.streams_max.max(1)),
-            (Bound::Memory, by(self.memory_bytes_max / STREAM_BYTES_MAX)),
+            (Bound::Memory, by(self.memory_bytes_max / IDLE_SHARE / IDLE_BYTES)),
             (Bound::Descriptors, by(descriptors)),
         ];
         // The first of equal ones.
         bounds.into_iter().min_by_key(|&(_, streams)| streams).unwrap_or(bounds[0])
+    }
+
+    /// The streams that may move something at the same time, in either direction. At least one.
+    pub fn busy_streams(&self) -> usize {
+        let idle = self.streams() as u64 * IDLE_BYTES + self.histories() as u64 * HISTORY_BYTES;
+        let busy = self.memory_bytes_max.saturating_sub(idle) / STREAM_BYTES_MAX;
+        usize::try_from(busy).unwrap_or(usize::MAX).clamp(1, self.streams().min(BUSY_MAX))
+    }
+
+    /// The streams that may go on holding what they refer to while they are idle.
+    pub(crate) fn histories(&self) -> usize {
+        let most = self.memory_bytes_max / HISTORY_SHARE / HISTORY_BYTES;
+        usize::try_from(most).unwrap_or(usize::MAX).min(self.streams()).min(BUSY_MAX)
     }
 }
 
@@ -177,6 +209,31 @@ pub struct Ingress {
     /// Connections to the egress that are kept ready, and used again; 0: each stream has one of
     /// its own.
     pub pool: usize,
+    /// True if what connects says first whom it is for, by the PROXY protocol.
+    pub accepts_proxy: bool,
+    /// Reads keys and users again, when the process is asked to.
+    pub reload: Reload<(Security, Option<Users>)>,
+}
+
+/// Reads settings again; or says why they can't be.
+#[derive(Clone)]
+pub struct Reload<T>(Arc<dyn Fn() -> Result<T, String> + Send + Sync>);
+
+impl<T> Reload<T> {
+    /// By this function.
+    pub fn new(read: impl Fn() -> Result<T, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    pub(crate) fn read(&self) -> Result<T, String> {
+        (self.0)()
+    }
+}
+
+impl<T> std::fmt::Debug for Reload<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reload")
+    }
 }
 
 /// A listener of an ingress, and the source of its streams' targets.
@@ -243,6 +300,10 @@ pub struct Egress {
     pub listen: SocketAddr,
     /// The targets that it may connect to.
     pub allow: AllowList,
+    /// The targets that learn whom a connection is for, by the PROXY protocol.
+    pub send_proxy: AllowList,
+    /// Reads keys and the targets again, when the process is asked to.
+    pub reload: Reload<(Security, AllowList)>,
 }
 
 /// Settings that can't be.
@@ -361,10 +422,26 @@ mod tests {
     #[test]
     fn memory_bounds_streams() {
         let limits = Limits { memory_bytes_max: 10 * STREAM_BYTES_MAX, ..Limits::default() };
-        assert_eq!(limits.streams(), 10);
-        assert_eq!(limits.bound().0, Bound::Memory);
+        assert_eq!(limits.bound(), (Bound::Memory, 140));
+        assert_eq!((limits.busy_streams(), limits.histories()), (6, 4));
         assert_eq!(Limits { streams_max: 10, ..limits.clone() }.bound().0, Bound::Streams);
-        assert_eq!(Limits { memory_bytes_max: 1, ..limits }.streams(), 1);
+        let least = Limits { memory_bytes_max: 1, ..limits };
+        assert_eq!((least.streams(), least.busy_streams(), least.histories()), (1, 1, 0));
+    }
+
+    /// Whatever streams do, they hold no more than that.
+    #[test]
+    fn all_that_streams_hold_is_within_the_limit() {
+        for megabytes in [64, 256, 1536, 100_000] {
+            for streams_max in [1, 100, 9000, usize::MAX] {
+                let memory_bytes_max = megabytes << 20;
+                let limits = Limits { memory_bytes_max, streams_max, ..Limits::default() };
+                let idle = limits.streams() as u64 * IDLE_BYTES;
+                let histories = limits.histories() as u64 * HISTORY_BYTES;
+                let busy = limits.busy_streams() as u64 * STREAM_BYTES_MAX;
+                assert!(idle + histories + busy <= memory_bytes_max, "{limits:?}");
+            }
+        }
     }
 
     #[test]
@@ -376,7 +453,7 @@ mod tests {
         assert_eq!(with(1024, Egress::descriptors_besides(1024)), (Bound::Descriptors, 352));
         assert_eq!(with(16, 8), (Bound::Descriptors, 1));
         for many in [20_000, 1 << 20, u64::MAX] {
-            assert_eq!(with(many, Egress::descriptors_besides(many)), (Bound::Memory, 1170));
+            assert_eq!(with(many, Egress::descriptors_besides(many)), (Bound::Memory, 16_384));
         }
     }
 }

@@ -2,28 +2,36 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::allow::{Access, AllowList};
 use crate::carrier::{Carrier, CarrierError};
-use crate::config::Egress;
-use crate::engine::{self, Engine, RunError};
+use crate::config::{Egress, Reload};
+use crate::engine::{self, About, Engine, RunError};
 use crate::hello::Purpose;
-use crate::message::{Message, MessageError, Reason};
+use crate::local::Local;
+use crate::message::{Message, MessageError, Opening, Reason};
 use crate::metrics::Present;
 use crate::pool::WARM_TIME;
+use crate::proxy_header;
+use crate::pump::Moved;
 use crate::reception::{Admitted, Reception};
-use crate::security;
+use crate::security::{self, Security};
 use crate::target::{Host, Target};
+use crate::udp::Outlet;
 
 /// A stream waits this long for room: at the ingress one may have ended a moment before it does
 /// here.
 const ROOM_TIME: Duration = Duration::from_secs(1);
+/// The longest that is waited for an ingress to read why there is no stream.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Runs an egress until the process is asked to stop. `ready` is notified where it listens.
 ///
@@ -49,17 +57,28 @@ pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), R
             // Besides those with a stream there are warm ones.
             connections: Semaphore::new(engine.streams_max + Egress::warm_max(descriptors)),
             streams: Semaphore::new(engine.streams_max),
-            allow: config.allow,
+            fresh: RwLock::new(Fresh { tls, allow: Arc::new(config.allow) }),
+            send_proxy: config.send_proxy,
+            reload: config.reload,
             shown,
             engine,
-            tls,
         });
+        let mut hangup = signal(SignalKind::hangup())?;
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(Arc::clone(&this).serve(listener));
         if let Some(status) = status {
             let this = Arc::clone(&this);
             tasks.spawn(async move { status.serve(|| this.status()).await });
         }
+        let watched = Arc::clone(&this);
+        tasks.spawn(async move { watched.engine.watch_memory().await });
+        let reloading = Arc::clone(&this);
+        tasks.spawn(async move {
+            loop {
+                engine::asked_to_reload(&mut hangup).await;
+                reloading.reload();
+            }
+        });
         this.engine.until_stopped().await?;
         tasks.shutdown().await;
         this.engine.drain().await;
@@ -70,15 +89,48 @@ pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), R
 /// An egress at work.
 struct Running {
     engine: Engine,
-    tls: Option<Arc<ServerConfig>>,
-    allow: AllowList,
+    fresh: RwLock<Fresh>,
+    send_proxy: AllowList,
+    reload: Reload<(Security, AllowList)>,
     reception: Reception,
     connections: Semaphore,
     streams: Semaphore,
     shown: Vec<String>,
 }
 
+/// What can be read again.
+#[derive(Clone)]
+struct Fresh {
+    tls: Option<Arc<ServerConfig>>,
+    allow: Arc<AllowList>,
+}
+
 impl Running {
+    /// What holds for connections and streams that begin now.
+    fn fresh(&self) -> Fresh {
+        self.fresh.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads keys and targets again. What is open goes on.
+    fn reload(&self) {
+        let read = self.reload.read().and_then(|(security, allow)| {
+            let tls = security::server(&security, Purpose::Streams).map_err(|e| e.to_string())?;
+            if allow.is_empty() {
+                return Err("nothing would be allowed".to_owned());
+            }
+            Ok(Fresh { tls, allow: Arc::new(allow) })
+        });
+        match read {
+            Ok(fresh) => {
+                *self.fresh.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+                tracing::warn!("keys and targets were read again");
+            }
+            Err(error) => {
+                tracing::error!("keys and targets stay as they are: {error}");
+            }
+        }
+    }
+
     fn status(&self) -> dwell_report::ProxyStatus {
         let open = self.engine.metrics.connections_open.get();
         let busy = self.engine.metrics.streams_open.get();
@@ -103,7 +155,7 @@ impl Running {
 
     async fn welcome(&self, admitted: Admitted, tcp: TcpStream, peer: SocketAddr) {
         let time = self.engine.common.limits.handshake;
-        let tls = self.tls.clone();
+        let tls = self.fresh().tls;
         let accepted =
             self.reception.welcome(admitted, tcp, peer, tls, &self.engine.hello, time).await;
         match accepted {
@@ -136,8 +188,9 @@ impl Running {
         loop {
             // Longer than the ingress keeps it.
             let next = tokio::time::timeout(2 * WARM_TIME, carrier.read_message()).await;
-            let target = match next {
-                Ok(Ok(Message::Open(target))) => target,
+            let opening = match next {
+                Ok(Ok(Message::Open(target))) => Opening::new(target),
+                Ok(Ok(Message::Opening(opening))) => opening,
                 Ok(Ok(_)) => return Err(MessageError::Body.into()),
                 Ok(Err(CarrierError::Message(error))) => return Err(error.into()),
                 // The ingress has closed it, or is gone.
@@ -147,7 +200,7 @@ impl Running {
                 self.engine.metrics.connections_reused.add(1);
             }
             streams += 1;
-            if !self.serve_stream(&mut carrier, &target).await? {
+            if !self.serve_stream(&mut carrier, &opening).await? {
                 return Ok(());
             }
         }
@@ -157,38 +210,86 @@ impl Running {
     async fn serve_stream(
         &self,
         carrier: &mut Carrier,
-        target: &Target,
+        opening: &Opening,
     ) -> Result<bool, CarrierError> {
         let Some(_room) = self.engine.room(&self.streams, Some(ROOM_TIME)).await else {
             let text =
                 format!("the egress has {} streams, and may have no more", self.engine.streams_max);
-            return self.refuse(carrier, target, Reason::Full, &text).await;
+            return self.refuse(carrier, opening, Reason::Full, &text).await;
         };
-        let time = self.engine.common.limits.connect;
-        let connecting = connect(target, &self.allow);
-        let connected = tokio::time::timeout(time, connecting).await;
-        let late = || (Reason::Expired, format!("{target} did not answer within {time:?}"));
-        match connected.unwrap_or_else(|_| Err(late())) {
-            Ok(local) => {
-                let bound = local.local_addr()?;
+        let opened = match opening.is_datagrams {
+            true => Ok(self.outlet()),
+            false => self.connect(opening).await,
+        };
+        match opened {
+            Ok((local, bound)) => {
                 carrier.say(&Message::Opened(Target::at(bound))).await?;
-                Ok(self.engine.stream(local, carrier.peer.ip(), &[], carrier).await)
+                let prepared = self.engine.prepare(&carrier.theirs, &[]);
+                let about = About {
+                    from: carrier.peer,
+                    client: opening.client.map(|(client, _)| client),
+                    target: (!opening.is_datagrams).then_some(&opening.target),
+                };
+                Ok(self.engine.stream(local, about, prepared, carrier).await)
             }
-            Err((reason, text)) => self.refuse(carrier, target, reason, &text).await,
+            Err((reason, text)) => self.refuse(carrier, opening, reason, &text).await,
         }
     }
 
+    /// Sockets for datagrams, which have a target each; there is none yet.
+    fn outlet(&self) -> (Local, SocketAddr) {
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        (Local::Outlet(Box::new(Outlet::new(self.fresh().allow))), nowhere)
+    }
+
+    /// Connects to a stream's target, and says there whom it is for, if that is wanted.
+    async fn connect(&self, opening: &Opening) -> Result<(Local, SocketAddr), Refusal> {
+        let (target, allow) = (&opening.target, self.fresh().allow);
+        let time = self.engine.common.limits.connect;
+        let connected = tokio::time::timeout(time, connect(target, &allow)).await;
+        let late = || (Reason::Expired, format!("{target} did not answer within {time:?}"));
+        let mut local = connected.unwrap_or_else(|_| Err(late()))?;
+        let bound = local.local_addr().map_err(|error| explain(target, &error))?;
+        if self.wants_proxy_header(&local, target) {
+            // An ingress that does not know it opens streams of its own.
+            let ends = opening.client.unwrap_or((bound, bound));
+            let header = proxy_header::encode(ends);
+            local.write_all(&header).await.map_err(|error| explain(target, &error))?;
+        }
+        Ok((Local::Tcp(local), bound))
+    }
+
+    fn wants_proxy_header(&self, local: &TcpStream, target: &Target) -> bool {
+        match self.send_proxy.check(&target.host, target.port) {
+            Access::Yes => true,
+            Access::No => false,
+            Access::IfAddress => local
+                .peer_addr()
+                .is_ok_and(|peer| self.send_proxy.allows_address(peer.ip(), peer.port())),
+        }
+    }
+
+    /// Returns true if the connection can be used again.
     async fn refuse(
         &self,
         carrier: &mut Carrier,
-        target: &Target,
+        opening: &Opening,
         reason: Reason,
         text: &str,
     ) -> Result<bool, CarrierError> {
+        let target = &opening.target;
         self.engine.metrics.refused(reason);
         tracing::info!("no stream to {target} for {}: {text}", carrier.peer);
+        let client = opening.client.map(|(client, _)| client);
+        let about = About { from: carrier.peer, client, target: Some(target) };
+        self.engine.log_stream(&about, reason.name(), Duration::ZERO, Moved::default());
         carrier.say(&Message::Refused(reason, text.to_owned())).await?;
-        Ok(true)
+        if opening.is_eager {
+            // Bytes of a stream that there is not are on their way. Closing now would reset the connection,
+            // and the reason with it.
+            let _ = tokio::time::timeout(FAREWELL, carrier.drain()).await;
+        }
+        Ok(!opening.is_eager)
     }
 }
 

@@ -14,7 +14,7 @@ use dwell_stream::{BLOCK_LEN_MAX, Sender};
 use rustix::io::Errno;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::carrier::{Carrier, CarrierError};
@@ -22,12 +22,16 @@ use crate::clock;
 use crate::compress::CompressorPool;
 use crate::config::{Common, ConfigError};
 use crate::hello::{Hello, Purpose};
+use crate::local::Local;
+use crate::memory::Memory;
 use crate::metrics::{Metrics, Present};
 use crate::path::Paths;
-use crate::pump::{End, Pump, Shared};
+use crate::pump::{End, Moved, Pump, Shared};
 use crate::security::SecurityError;
 use crate::stalls::Stalls;
 use crate::status::StatusSocket;
+use crate::stream_log::StreamRecord;
+use crate::target::Target;
 
 /// Why a proxy does not start, or had to stop.
 #[derive(Debug, Error)]
@@ -72,11 +76,26 @@ const COMPLAINTS: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// A stream that waits for room checks this often whether another one may make it.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
-/// While a proxy has more streams than this part of the most that it may have, new ones hold nothing while
-/// they are idle.
-const IDLE_HISTORY_SHARE: usize = 4;
 /// The kernel's queues of connections should be as long at least.
 const QUEUE_MIN: u32 = 1024;
+
+/// A stream's sender before the stream runs, and its room for what it may refer to while it is idle.
+#[derive(Debug)]
+pub(crate) struct Prepared<'a> {
+    pub(crate) sender: Sender,
+    history: Option<SemaphorePermit<'a>>,
+}
+
+/// What is known of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About<'a> {
+    /// Who opened it.
+    pub(crate) from: SocketAddr,
+    /// For whom that was, as far as the other end has said it.
+    pub(crate) client: Option<SocketAddr>,
+    /// Where it goes; none if each of its datagrams has a target.
+    pub(crate) target: Option<&'a Target>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -87,6 +106,7 @@ pub(crate) struct Engine {
     compress: CompressorPool,
     paths: Paths,
     stalls: Stalls,
+    memory: Memory,
     started: dwell_base::Instant,
     /// True if system calls are filtered.
     confined: bool,
@@ -109,6 +129,7 @@ impl Engine {
             compress: CompressorPool::new()?,
             paths: Paths::default(),
             stalls: Stalls::new(stall_ns),
+            memory: Memory::new(&common.limits),
             started: clock::now(),
             confined,
             complained: Mutex::new(None),
@@ -182,66 +203,116 @@ impl Engine {
         }
     }
 
-    /// Runs a stream to its end, and says whether the connection can be used again. `from` is who
-    /// opened it.
-    pub(crate) async fn stream(
-        &self,
-        local: TcpStream,
-        from: IpAddr,
-        early: &[u8],
+    /// While streams wait for room to move anything, has those make way whose programs do not read.
+    pub(crate) async fn watch_memory(&self) {
+        loop {
+            tokio::time::sleep(ROOM_LOOK).await;
+            if self.memory.is_short() {
+                self.stalls.make_room(clock::now());
+            }
+        }
+    }
+
+    /// Makes the sender of a stream to an end that says `theirs`, with what its program has sent already.
+    pub(crate) fn prepare(&self, theirs: &Hello, early: &[u8]) -> io::Result<Prepared<'_>> {
+        let mut config = self.common.compressing.sender_config(theirs);
+        // Some streams may hold what they refer to while they are idle; of many each holds little.
+        let history = self.memory.history();
+        config.idle_history = history.is_some();
+        let mut sender = Sender::new(&config).map_err(io::Error::other)?;
+        if sender.accept(early) < early.len() {
+            return Err(io::Error::other("a client sent too much before it was answered"));
+        }
+        Ok(Prepared { sender, history })
+    }
+
+    /// Runs a stream to its end, and says whether the connection can be used again.
+    pub(crate) async fn stream<'a>(
+        &'a self,
+        local: Local,
+        about: About<'_>,
+        prepared: io::Result<Prepared<'a>>,
         carrier: &mut Carrier,
     ) -> bool {
         let _open = Present::new(&self.metrics.streams_open);
         self.metrics.streams_opened.add(1);
-        let end = self.pump(local, from, early, carrier).await.unwrap_or_else(End::Cut);
-        let counter = match &end {
-            End::Finished => &self.metrics.finished,
-            End::Reset => &self.metrics.reset,
-            End::Idle => &self.metrics.idle,
+        let begin = Instant::now();
+        let pumped = match prepared {
+            Ok(prepared) => self.pump(local, about.from.ip(), prepared, carrier).await,
+            Err(error) => Err(error),
+        };
+        let (end, moved) = pumped.unwrap_or_else(|error| (End::Cut(error), Moved::default()));
+        let (counter, name) = match &end {
+            End::Finished => (&self.metrics.finished, "finished"),
+            End::Reset => (&self.metrics.reset, "reset"),
+            End::Idle => (&self.metrics.idle, "idle"),
             End::Stalled => {
                 self.complain(|| {
                     format!(
-                        "a stream of {from} is reset: its program has not read for {:?}, and \
+                        "a stream of {} is reset: its program has not read for {:?}, and \
                          others wait for room. Raise --memory-max or --streams-max if there are \
                          too many streams",
+                        about.from.ip(),
                         self.common.limits.stall
                     )
                 });
-                &self.metrics.stalled
+                (&self.metrics.stalled, "stalled")
             }
             End::Cut(error) => {
                 tracing::debug!("a stream was cut: {error}");
-                &self.metrics.cut
+                (&self.metrics.cut, "cut")
             }
             End::Damaged(error) => {
                 self.complain(|| format!("what {} sends is damaged: {error}", carrier.peer));
-                &self.metrics.damaged
+                (&self.metrics.damaged, "damaged")
             }
         };
         counter.add(1);
+        self.log_stream(&about, name, begin.elapsed(), moved);
         matches!(end, End::Finished)
     }
 
-    async fn pump(
+    /// Notes what a stream did, if somebody wants to know.
+    pub(crate) fn log_stream(
         &self,
-        local: TcpStream,
+        about: &About<'_>,
+        end: &'static str,
+        time: Duration,
+        moved: Moved,
+    ) {
+        let Some(log) = &self.common.stream_log else { return };
+        log.note(&StreamRecord {
+            from: about.from,
+            client: about.client,
+            target: about.target.map_or_else(|| "datagrams".to_owned(), Target::to_string),
+            end,
+            time,
+            sent_bytes: moved.sent_bytes,
+            sent_link_bytes: moved.sent_link_bytes,
+            received_bytes: moved.received_bytes,
+            received_link_bytes: moved.received_link_bytes,
+        });
+    }
+
+    async fn pump<'a>(
+        &'a self,
+        local: Local,
         from: IpAddr,
-        early: &[u8],
+        prepared: Prepared<'a>,
         carrier: &mut Carrier,
-    ) -> io::Result<End> {
-        let mut config = self.common.compressing.sender_config(&carrier.theirs);
-        // Few streams may hold what they refer to while they are idle; of many each holds little.
-        let open = usize::try_from(self.metrics.streams_open.get()).unwrap_or(usize::MAX);
-        config.idle_history = open <= self.streams_max / IDLE_HISTORY_SHARE;
-        let sender = Sender::new(&config).map_err(io::Error::other)?;
+    ) -> io::Result<(End, Moved)> {
+        let Prepared { sender, history } = prepared;
         let idle = self.common.limits.idle;
         let shared = Shared {
             compress: &self.compress,
             metrics: &self.metrics,
             path: self.paths.to(carrier.peer.ip()),
             stall: self.stalls.enter(from),
+            sending: self.memory.sending(),
+            receiving: self.memory.receiving(),
+            history,
         };
-        let pump = Pump::new(local, early, carrier, sender, shared, idle)?;
+        let pump = Pump::new(local, carrier, sender, shared, idle)?;
         Ok(pump.run().await)
     }
 
@@ -348,6 +419,13 @@ pub(crate) fn confine(common: &Common, status: Option<&StatusSocket>) -> Result<
             tracing::warn!("system calls are not filtered: {error}");
             Ok(false)
         }
+    }
+}
+
+/// Until SIGHUP comes.
+pub(crate) async fn asked_to_reload(hangup: &mut Signal) {
+    if hangup.recv().await.is_none() {
+        std::future::pending::<()>().await;
     }
 }
 

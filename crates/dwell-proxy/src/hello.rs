@@ -14,9 +14,10 @@
 //! 15  1  length of the strategy's name
 //! 16  n  strategy wanted of the other end, by name; empty: its own choice
 //! +n  1  longest window of a running context that is accepted, as a binary logarithm; 0 or nothing: none
+//! +1  1  features, a bitmap: 1 the message *opening*; not there: none
 //! ```
 //!
-//! Bytes after the window are left for later versions and ignored. In a refusal the text in place of
+//! Bytes after those are left for later versions and ignored. In a refusal the text in place of
 //! the strategy is the reason.
 
 use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
@@ -59,6 +60,8 @@ pub struct Hello {
     pub text: String,
     /// The longest window of a running context that it accepts, as a binary logarithm; 0 if none.
     pub window_log: u8,
+    /// What it understands beyond the version: bits as [`Hello::OPENING`].
+    pub features: u8,
 }
 
 /// Why there is no agreement.
@@ -85,6 +88,9 @@ pub enum HelloError {
 }
 
 impl Hello {
+    /// The feature of an end that understands [`Message::Opening`](crate::message::Message::Opening).
+    pub const OPENING: u8 = 1;
+
     /// Of this build.
     pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
         let codecs = dwell_codec::supported_bitmap();
@@ -95,6 +101,7 @@ impl Hello {
             block_bytes_max,
             text: printable(want),
             window_log: 0,
+            features: Self::OPENING,
         }
     }
 
@@ -112,13 +119,14 @@ impl Hello {
     pub fn encode(&self) -> Vec<u8> {
         let text = printable(&self.text);
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(((FIXED_BYTES + text.len() + 1) as u16).to_be_bytes());
+        bytes.extend(((FIXED_BYTES + text.len() + 2) as u16).to_be_bytes());
         bytes.extend([self.versions.0, self.versions.1, self.purpose as u8]);
         bytes.extend(self.codecs.to_be_bytes());
         bytes.extend(self.block_bytes_max.to_be_bytes());
         bytes.push(text.len() as u8);
         bytes.extend(text.as_bytes());
         bytes.push(self.window_log);
+        bytes.push(self.features);
         bytes
     }
 
@@ -158,6 +166,7 @@ impl Hello {
             block_bytes_max: u32::from_be_bytes([b0, b1, b2, b3]),
             text: String::from_utf8_lossy(text).into_owned(),
             window_log: window(rest.get(usize::from(text_len))),
+            features: rest.get(usize::from(text_len) + 1).copied().unwrap_or(0),
         };
         Ok(Some((hello, PREFIX_BYTES + len)))
     }
@@ -210,7 +219,8 @@ mod tests {
         let ours = Hello::new(Purpose::Streams, 65_536, "hull");
         assert_eq!(ours.agree(&ours), Ok(()));
         let bytes = ours.encode();
-        assert_eq!(bytes[..16], *b"dwPX\0\x0f\x04\x04\x01\0\x0e\0\x01\0\0\x04");
+        assert_eq!(bytes[..16], *b"dwPX\0\x10\x04\x04\x01\0\x0e\0\x01\0\0\x04");
+        assert_eq!(bytes[16..], *b"hull\0\x01");
         assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
     }
 
@@ -243,15 +253,26 @@ mod tests {
         assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
     }
 
+    #[test]
+    fn earlier_builds_have_no_features() {
+        let ours = Hello::new(Purpose::Streams, 1, "x");
+        let mut bytes = ours.encode();
+        bytes.pop();
+        bytes[5] -= 1;
+        let earlier = Hello { features: 0, ..ours };
+        assert_eq!(Hello::decode(&bytes), Ok(Some((earlier, bytes.len()))));
+    }
+
     proptest! {
         #[test]
         fn hellos_come_back(
             lowest in 0u8..9, more in 0u8..9, codecs: u16, block_bytes_max: u32,
             text in "[ -~]{0,200}", is_file: bool, window_log in prop_oneof![Just(0u8), 15u8..=23],
+            features: u8,
         ) {
             let purpose = if is_file { Purpose::File } else { Purpose::Streams };
             let versions = (lowest, lowest + more);
-            let hello = Hello { versions, purpose, codecs, block_bytes_max, text, window_log };
+            let hello = Hello { versions, purpose, codecs, block_bytes_max, text, window_log, features };
             let bytes = hello.encode();
             prop_assert!(bytes.len() <= HELLO_BYTES_MAX);
             for cut in 0..bytes.len() {

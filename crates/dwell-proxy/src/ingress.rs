@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
@@ -11,20 +11,25 @@ use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::calls::{Call, Calls, PATIENCE, REFUSED_PATIENCE};
 use crate::carrier::{Carrier, CarrierError};
-use crate::config::{Ingress, Listener};
-use crate::engine::{self, Engine, RunError};
-use crate::hello::Purpose;
-use crate::message::{Message, Reason};
+use crate::config::{Ingress, Listener, Reload};
+use crate::engine::{self, About, Engine, Prepared, RunError};
+use crate::hello::{Hello, Purpose};
+use crate::local::{Local, reset_on_close};
+use crate::message::{Message, Opening, Reason};
 use crate::metrics::Present;
 use crate::pool::Pool;
-use crate::pump::reset_on_close;
-use crate::security;
+use crate::proxy_header::{self, HEADER_BYTES_MAX};
+use crate::pump::Moved;
+use crate::security::{self, Security};
 use crate::socks::{CLIENT_BYTES_MAX, Negotiation, Reply, SocksStep, Users};
 use crate::target::{Host, Target};
+use crate::udp::Association;
+use crate::uplink;
 
 /// The pool is tidied this often.
 const TIDY: Duration = Duration::from_secs(15);
@@ -33,6 +38,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 
 /// The pause before a stream's next attempt to connect: the first and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// What a program sends before its stream is open goes with the request for it, up to so many bytes.
+const EARLY_BYTES_MAX: usize = 16 << 10;
 /// As many clients as the kernel lets wait may wait to be accepted.
 const QUEUE: i32 = 65_535;
 
@@ -47,6 +54,11 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
         Host::Name(name) => name.clone(),
     };
     let tls = security::client(&config.common.security, Purpose::Streams, &host)?;
+    let users = config.listeners.iter().find_map(|listener| match listener {
+        Listener::Socks { users, .. } => Some(users.clone()),
+        Listener::Forward { .. } | Listener::Transparent { .. } => None,
+    });
+    let users = Arc::new(users.unwrap_or_default());
     let sockets = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
     // Whoever finds it knows that the listeners are open.
     let status = engine::status_socket(&config.common)?;
@@ -65,9 +77,13 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
             calls: Calls::new(),
             egress: config.egress,
             shown,
+            accepts_proxy: config.accepts_proxy,
+            fresh: RwLock::new(Fresh { tls, users }),
+            reload: config.reload,
+            host,
             engine,
-            tls,
         });
+        let mut hangup = signal(SignalKind::hangup())?;
         let mut tasks = tokio::task::JoinSet::new();
         for (listener, socket) in listeners {
             tasks.spawn(Arc::clone(&this).serve(Arc::new(listener), socket));
@@ -77,6 +93,15 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
             let this = Arc::clone(&this);
             tasks.spawn(async move { status.serve(|| this.status()).await });
         }
+        let watched = Arc::clone(&this);
+        tasks.spawn(async move { watched.engine.watch_memory().await });
+        let reloading = Arc::clone(&this);
+        tasks.spawn(async move {
+            loop {
+                engine::asked_to_reload(&mut hangup).await;
+                reloading.reload();
+            }
+        });
         this.engine.until_stopped().await?;
         tasks.shutdown().await;
         this.engine.drain().await;
@@ -88,7 +113,11 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
 struct Running {
     engine: Engine,
     egress: Target,
-    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// Its host, which its certificate must bear unless another name was set.
+    host: String,
+    fresh: RwLock<Fresh>,
+    reload: Reload<(Security, Option<Users>)>,
+    accepts_proxy: bool,
     /// A permit for each stream that may be open.
     room: Semaphore,
     pool: Pool,
@@ -96,10 +125,80 @@ struct Running {
     shown: Vec<String>,
 }
 
+/// What can be read again.
+#[derive(Clone)]
+struct Fresh {
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    users: Arc<Users>,
+}
+
+/// A program that wants a stream.
+struct Client {
+    local: TcpStream,
+    /// Its address.
+    from: SocketAddr,
+    /// The address that it has connected to.
+    listener: SocketAddr,
+    /// What it has sent already.
+    early: Vec<u8>,
+    /// True if it has no more.
+    has_ended: bool,
+    /// True if some of that has been sent to the egress, which may have acted on it.
+    is_committed: bool,
+}
+
+/// How a program has said where it wants to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By the listener that it has connected to: it need not know whether that has worked.
+    Listener,
+    /// By SOCKS: it waits for the answer.
+    Socks,
+}
+
+/// A stream that is open at the egress.
+struct Opened<'a> {
+    carrier: Carrier,
+    /// The egress' address towards the target.
+    bound: Target,
+    prepared: io::Result<Prepared<'a>>,
+}
+
+impl From<CarrierError> for NoStream {
+    fn from(error: CarrierError) -> Self {
+        Self::Carrier(error)
+    }
+}
+
+impl Client {
+    /// Reads what has come, as much as may be held before the stream is open.
+    fn read_now(&mut self) {
+        let mut piece = [0; 4096];
+        while !self.has_ended && self.early.len() < EARLY_BYTES_MAX {
+            let room = (EARLY_BYTES_MAX - self.early.len()).min(piece.len());
+            match self.local.try_read(&mut piece[..room]) {
+                Ok(0) => self.has_ended = true,
+                Ok(len) => self.early.extend_from_slice(&piece[..len]),
+                // Nothing more, or what the stream will find too.
+                Err(error) => {
+                    self.has_ended = error.kind() != io::ErrorKind::WouldBlock;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn reads_early(&self) -> bool {
+        !self.has_ended && self.early.len() < EARLY_BYTES_MAX
+    }
+}
+
 /// Why there is no stream for a program.
 enum NoStream {
     Refused(Reason, String),
     Carrier(CarrierError),
+    /// The egress does not know what it is.
+    Unable,
     /// Its program has reset its connection.
     Gone,
 }
@@ -137,112 +236,180 @@ impl Running {
         }
     }
 
-    async fn welcome(&self, listener: &Listener, mut local: TcpStream, from: SocketAddr) {
-        match listener {
-            Listener::Forward { to, .. } => {
-                self.connect((local, from), Vec::new(), to, false).await;
+    async fn welcome(&self, listener: &Listener, local: TcpStream, from: SocketAddr) {
+        let Ok(at) = local.local_addr() else { return };
+        let (early, has_ended, is_committed) = (Vec::new(), false, false);
+        let mut client = Client { local, from, listener: at, early, has_ended, is_committed };
+        let time = self.engine.common.limits.handshake;
+        if self.accepts_proxy {
+            match tokio::time::timeout(time, read_proxy_header(&mut client)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(why)) => return self.turn_away(client, &why).await,
+                Err(_) => return self.turn_away(client, "it took too long").await,
             }
-            Listener::Transparent { listen } => match local.local_addr() {
+        }
+        match listener {
+            Listener::Forward { to, .. } => self.connect(client, to, Way::Listener).await,
+            Listener::Transparent { listen } => {
                 // Who connects to the listener itself would be sent round in circles.
-                Ok(to) if to.port() != listen.port() || !is_own(to, *listen) => {
-                    self.connect((local, from), Vec::new(), &Target::at(to), false).await;
+                if at.port() != listen.port() || !is_own(at, *listen) {
+                    return self.connect(client, &Target::at(at), Way::Listener).await;
                 }
-                _ => {
-                    self.engine.metrics.client_errors.add(1);
-                    self.engine.complain(|| {
-                        format!("{from} connected to {listen} itself, and not to a target")
-                    });
-                }
-            },
-            Listener::Socks { users, .. } => {
-                let time = self.engine.common.limits.handshake;
-                match tokio::time::timeout(time, negotiate(&mut local, users)).await {
-                    Ok(Ok((target, early))) => {
-                        self.connect((local, from), early, &target, true).await;
-                    }
-                    Ok(Err(why)) => self.turn_away(local, from, &why).await,
-                    Err(_) => self.turn_away(local, from, "it took too long").await,
+                self.engine.metrics.client_errors.add(1);
+                self.engine.complain(|| {
+                    format!("{from} connected to {listen} itself, and not to a target")
+                });
+            }
+            Listener::Socks { .. } => {
+                let users = self.fresh().users;
+                match tokio::time::timeout(time, negotiate(&mut client, &users)).await {
+                    Ok(Ok(Some(target))) => self.connect(client, &target, Way::Socks).await,
+                    Ok(Ok(None)) => self.associate(client).await,
+                    Ok(Err(why)) => self.turn_away(client, &why).await,
+                    Err(_) => self.turn_away(client, "it took too long").await,
                 }
             }
         }
     }
 
-    async fn turn_away(&self, local: TcpStream, from: SocketAddr, why: &str) {
+    async fn turn_away(&self, client: Client, why: &str) {
+        let Client { local, from, .. } = client;
         self.engine.metrics.client_errors.add(1);
         self.engine.complain(|| format!("the client {from} is turned away: {why}"));
         close_politely(local).await;
     }
 
     /// Opens a stream to a target and runs it; a SOCKS client is notified how that went.
-    async fn connect(
-        &self,
-        (mut local, from): (TcpStream, SocketAddr),
-        early: Vec<u8>,
-        target: &Target,
-        socks: bool,
-    ) {
-        let opened = tokio::select! {
-            opened = self.open(target) => opened,
-            () = is_gone(&local) => Err(NoStream::Gone),
-        };
-        let (mut carrier, bound) = match opened {
+    async fn connect(&self, mut client: Client, target: &Target, way: Way) {
+        let about = About { from: client.from, client: None, target: Some(target) };
+        let mut opening = Opening::new(target.clone());
+        opening.client = Some((client.from, client.listener));
+        opening.is_eager = way == Way::Listener;
+        let opened = match self.open(Some(&mut client), &opening).await {
             Ok(opened) => opened,
             Err(why) => {
-                let reply = match &why {
-                    NoStream::Gone => return,
-                    NoStream::Refused(reason, text) => {
-                        self.engine.metrics.refused(*reason);
-                        self.engine.complain(|| format!("no stream to {target}: {text}"));
-                        reason.reply()
-                    }
-                    NoStream::Carrier(error) => {
-                        self.engine.metrics.connections_failed.add(1);
-                        let egress = &self.egress;
-                        self.engine
-                            .complain(|| format!("no connection to the egress {egress}: {error}"));
-                        Reply::Failure
-                    }
-                };
-                if socks && local.write_all(&reply.bytes(None)).await.is_ok() {
-                    close_politely(local).await;
+                let reply = self.explain(&about, why);
+                if let (Way::Socks, Some(reply)) = (way, reply)
+                    && client.local.write_all(&reply.bytes(None)).await.is_ok()
+                {
+                    close_politely(client.local).await;
                 }
                 return;
             }
         };
         let _open = Present::new(&self.engine.metrics.connections_open);
-        let bound = match bound.host {
-            Host::Ip(ip) => Some(SocketAddr::new(ip, bound.port)),
-            Host::Name(_) => None,
-        };
-        if socks && local.write_all(&Reply::Succeeded.bytes(bound)).await.is_err() {
+        let reply = Reply::Succeeded.bytes(opened.bound.address());
+        if way == Way::Socks && client.local.write_all(&reply).await.is_err() {
             return;
         }
-        if self.engine.stream(local, from.ip(), &early, &mut carrier).await && self.pool.size() > 0
-        {
+        self.run(Local::Tcp(client.local), about, opened).await;
+    }
+
+    /// Moves a client's datagrams.
+    async fn associate(&self, client: Client) {
+        let about = About { from: client.from, client: None, target: None };
+        let mut opening = Opening::new(Target { host: Host::Ip([0; 4].into()), port: 1 });
+        opening.client = Some((client.from, client.listener));
+        opening.is_datagrams = true;
+        let (mut association, address) = match Association::new(client.local, client.from).await {
+            Ok(made) => made,
+            Err(error) => {
+                return self
+                    .engine
+                    .complain(|| format!("no socket for datagrams of {}: {error}", client.from));
+            }
+        };
+        let opened = tokio::select! {
+            opened = self.open(None, &opening) => opened,
+            () = is_gone(association.control()) => Err(NoStream::Gone),
+        };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(why) => {
+                let reply = self.explain(&about, why);
+                let mut control = association.into_control();
+                if let Some(reply) = reply
+                    && control.write_all(&reply.bytes(None)).await.is_ok()
+                {
+                    close_politely(control).await;
+                }
+                return;
+            }
+        };
+        let _open = Present::new(&self.engine.metrics.connections_open);
+        let reply = Reply::Succeeded.bytes(Some(address));
+        if association.control().write_all(&reply).await.is_ok() {
+            self.run(Local::Association(Box::new(association)), about, opened).await;
+        }
+    }
+
+    async fn run(&self, local: Local, about: About<'_>, opened: Opened<'_>) {
+        let Opened { mut carrier, prepared, .. } = opened;
+        let is_over = self.engine.stream(local, about, prepared, &mut carrier).await;
+        if is_over && self.pool.size() > 0 {
             self.pool.put(carrier);
         }
     }
 
-    /// A connection on which the stream to `target` has been opened, and the egress' address
-    /// there. An egress that is overloaded, or starts again, is asked again for a while.
-    async fn open(&self, target: &Target) -> Result<(Carrier, Target), NoStream> {
+    /// Notes why there is no stream, and returns the reply for a SOCKS client; nothing if it has gone.
+    fn explain(&self, about: &About<'_>, why: NoStream) -> Option<Reply> {
+        let (name, reply) = match why {
+            NoStream::Gone => return None,
+            NoStream::Unable => {
+                self.engine.complain(|| {
+                    let egress = &self.egress;
+                    format!("the egress {egress} is an earlier version, and takes no datagrams")
+                });
+                (Reason::Other.name(), Reply::CommandNotSupported)
+            }
+            NoStream::Refused(reason, text) => {
+                self.engine.metrics.refused(reason);
+                self.engine.complain(|| match about.target {
+                    Some(target) => format!("no stream to {target}: {text}"),
+                    None => format!("no stream of datagrams: {text}"),
+                });
+                (reason.name(), reason.reply())
+            }
+            NoStream::Carrier(error) => {
+                self.engine.metrics.connections_failed.add(1);
+                let egress = &self.egress;
+                self.engine.complain(|| format!("no connection to the egress {egress}: {error}"));
+                ("no_connection", Reply::Failure)
+            }
+        };
+        self.engine.log_stream(about, name, Duration::ZERO, Moved::default());
+        Some(reply)
+    }
+
+    /// A connection on which the stream has been opened. An egress that is overloaded, or starts again, is
+    /// asked again for a while.
+    async fn open<'a>(
+        &'a self,
+        mut client: Option<&mut Client>,
+        opening: &Opening,
+    ) -> Result<Opened<'a>, NoStream> {
         let since = Instant::now();
         let mut pause = PAUSE.0;
         loop {
-            let why = match self.connection(since).await {
-                Ok((carrier, is_new)) => match self.ask(carrier, target).await {
-                    // It was closed while it waited, which nobody noticed before.
-                    Err(NoStream::Carrier(CarrierError::Io(_) | CarrierError::Closed))
-                        if !is_new =>
-                    {
-                        continue;
+            let why = match unless_gone(client.as_deref(), self.connection(since)).await? {
+                Ok((carrier, is_new)) => {
+                    let asked = self.ask(carrier, opening, client.as_deref_mut()).await;
+                    let is_committed = client.as_ref().is_some_and(|client| client.is_committed);
+                    match asked {
+                        // It was closed while it waited, which nobody noticed before.
+                        Err(NoStream::Carrier(CarrierError::Io(_) | CarrierError::Closed))
+                            if !is_new && !is_committed =>
+                        {
+                            continue;
+                        }
+                        // What the program has said may have arrived: it must not arrive twice.
+                        Err(NoStream::Carrier(error)) if is_new && !is_committed => error,
+                        other => {
+                            self.engine.metrics.connections_reused.add(u64::from(!is_new));
+                            return other;
+                        }
                     }
-                    Err(NoStream::Carrier(error)) if is_new => error,
-                    other => {
-                        self.engine.metrics.connections_reused.add(u64::from(!is_new));
-                        return other;
-                    }
-                },
+                }
                 Err(error) => error,
             };
             let patience = if why.is_refused() { REFUSED_PATIENCE } else { PATIENCE };
@@ -251,8 +418,33 @@ impl Running {
                 return Err(NoStream::Carrier(why));
             }
             self.engine.metrics.connections_retried.add(1);
-            tokio::time::sleep_until(next.into()).await;
+            unless_gone(client.as_deref(), tokio::time::sleep_until(next.into())).await?;
             pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// What holds for connections and clients that come now.
+    fn fresh(&self) -> Fresh {
+        self.fresh.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads keys and users again. What is open goes on.
+    fn reload(&self) {
+        let read = self.reload.read().and_then(|(security, users)| {
+            let tls = security::client(&security, Purpose::Streams, &self.host);
+            let tls = tls.map_err(|error| error.to_string())?;
+            Ok(Fresh { tls, users: users.map_or_else(|| self.fresh().users, Arc::new) })
+        });
+        match read {
+            Ok(fresh) => {
+                *self.fresh.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+                // They were made with the keys of before.
+                self.pool.clear();
+                tracing::warn!("keys and users were read again");
+            }
+            Err(error) => {
+                tracing::error!("keys and users stay as they are: {error}");
+            }
         }
     }
 
@@ -270,25 +462,76 @@ impl Running {
         self.call_in_turn(turn).await.map(|carrier| (carrier, true))
     }
 
-    async fn ask(
-        &self,
+    async fn ask<'a>(
+        &'a self,
         mut carrier: Carrier,
-        target: &Target,
-    ) -> Result<(Carrier, Target), NoStream> {
+        opening: &Opening,
+        client: Option<&mut Client>,
+    ) -> Result<Opened<'a>, NoStream> {
+        let knows_openings = carrier.theirs.features & Hello::OPENING != 0;
+        if opening.is_datagrams && !knows_openings {
+            self.pool.put(carrier);
+            return Err(NoStream::Unable);
+        }
+        let message = match knows_openings {
+            true => Message::Opening(opening.clone()),
+            false => Message::Open(opening.target.clone()),
+        };
         let limits = &self.engine.common.limits;
+        let is_eager = opening.is_eager && knows_openings;
         let asking = async {
-            carrier.say(&Message::Open(target.clone())).await?;
-            carrier.read_message().await
+            match client {
+                Some(client) if is_eager => self.ask_eagerly(&mut carrier, &message, client).await,
+                client => {
+                    let client = client.as_deref();
+                    let answer = unless_gone(client, carrier.ask(&message)).await??;
+                    let early = client.map_or(&[][..], |client| &client.early[..]);
+                    Ok((answer, self.engine.prepare(&carrier.theirs, early)))
+                }
+            }
         };
         // The egress has its own limit, and says what it was that took too long.
         let answer = tokio::time::timeout(limits.connect + limits.handshake, asking).await;
-        match answer.unwrap_or(Err(CarrierError::Expired)).map_err(NoStream::Carrier)? {
-            Message::Opened(bound) => Ok((carrier, bound)),
-            Message::Refused(reason, text) => {
-                self.pool.put(carrier);
+        match answer.unwrap_or(Err(CarrierError::Expired.into()))? {
+            (Message::Opened(bound), prepared) => Ok(Opened { carrier, bound, prepared }),
+            (Message::Refused(reason, text), _) => {
+                if !is_eager {
+                    self.pool.put(carrier);
+                }
                 Err(NoStream::Refused(reason, text))
             }
-            _ => Err(NoStream::Carrier(crate::message::MessageError::Body.into())),
+            _ => Err(CarrierError::from(crate::message::MessageError::Body).into()),
+        }
+    }
+
+    /// Asks for a stream, and sends what its program says meanwhile. So the first bytes arrive with the request,
+    /// and an answer to them takes one round trip.
+    async fn ask_eagerly<'a>(
+        &'a self,
+        carrier: &mut Carrier,
+        message: &Message,
+        client: &mut Client,
+    ) -> Result<(Message, io::Result<Prepared<'a>>), NoStream> {
+        client.read_now();
+        let prepared = self.engine.prepare(&carrier.theirs, &client.early);
+        let mut prepared = prepared.map_err(CarrierError::Io)?;
+        let mut bytes = message.encode();
+        loop {
+            client.is_committed |= !client.early.is_empty();
+            uplink::collect(&mut prepared.sender, &mut bytes);
+            if !bytes.is_empty() {
+                carrier.write(&bytes).await.map_err(CarrierError::from)?;
+                bytes.clear();
+            }
+            tokio::select! {
+                answer = carrier.read_message() => return Ok((answer?, Ok(prepared))),
+                () = is_gone(&client.local) => return Err(NoStream::Gone),
+                _ = client.local.readable(), if client.reads_early() => {
+                    let known = client.early.len();
+                    client.read_now();
+                    prepared.sender.accept(&client.early[known..]);
+                }
+            }
         }
     }
 
@@ -301,7 +544,8 @@ impl Running {
     async fn call_in_turn(&self, turn: Option<Call<'_>>) -> Result<Carrier, CarrierError> {
         let turn = turn.ok_or(CarrierError::Expired)?;
         let time = self.engine.common.limits.handshake;
-        let made = Carrier::connect(&self.egress, self.tls.clone(), &self.engine.hello, time).await;
+        let tls = self.fresh().tls;
+        let made = Carrier::connect(&self.egress, tls, &self.engine.hello, time).await;
         match &made {
             Ok(_) => {
                 turn.succeeded();
@@ -337,7 +581,7 @@ impl Running {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(RETRY.1);
             }
-            tokio::time::sleep(TIDY).await;
+            let _ = tokio::time::timeout(TIDY, self.pool.taken()).await;
         }
     }
 }
@@ -365,30 +609,68 @@ impl Drop for Room<'_> {
     }
 }
 
-/// Asks a SOCKS client where it wants to go. What it has sent beyond that belongs to the stream.
-async fn negotiate(local: &mut TcpStream, users: &Users) -> Result<(Target, Vec<u8>), String> {
-    let mut negotiation = Negotiation::new(users);
-    let mut input = Vec::new();
+/// Waits for something, unless the program has gone before.
+async fn unless_gone<T>(
+    client: Option<&Client>,
+    awaited: impl Future<Output = T>,
+) -> Result<T, NoStream> {
+    let gone = async {
+        match client {
+            Some(client) => is_gone(&client.local).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        done = awaited => Ok(done),
+        () = gone => Err(NoStream::Gone),
+    }
+}
+
+/// Reads more of what a client says before its stream. `max` is the longest that makes sense.
+async fn read_more(client: &mut Client, max: usize) -> Result<(), String> {
+    let mut piece = [0; 512];
+    let room = max.saturating_sub(client.early.len()).clamp(1, piece.len());
+    let len = client.local.read(&mut piece[..room]).await.map_err(|error| error.to_string())?;
+    if len == 0 {
+        return Err("it went away".to_owned());
+    }
+    client.early.extend_from_slice(&piece[..len]);
+    Ok(())
+}
+
+/// Reads for whom a connection is.
+async fn read_proxy_header(client: &mut Client) -> Result<(), String> {
     loop {
-        match negotiation.step(&mut input) {
-            SocksStep::Connect(target) => return Ok((target, input)),
+        if let Some((ends, used)) =
+            proxy_header::decode(&client.early).map_err(|error| error.to_string())?
+        {
+            client.early.drain(..used);
+            if let Some((from, listener)) = ends {
+                (client.from, client.listener) = (from, listener);
+            }
+            return Ok(());
+        }
+        read_more(client, HEADER_BYTES_MAX).await?;
+    }
+}
+
+/// Asks a SOCKS client where it wants to go; nowhere if it has datagrams. What it has sent beyond that belongs to
+/// the stream.
+async fn negotiate(client: &mut Client, users: &Users) -> Result<Option<Target>, String> {
+    let mut negotiation = Negotiation::new(users);
+    loop {
+        match negotiation.step(&mut client.early) {
+            SocksStep::Connect(target) => return Ok(Some(target)),
+            SocksStep::Associate => return Ok(None),
             SocksStep::Say(bytes) => {
-                local.write_all(&bytes).await.map_err(|error| error.to_string())?;
+                client.local.write_all(&bytes).await.map_err(|error| error.to_string())?;
             }
             SocksStep::Refuse(bytes, why) => {
                 // It may be gone already.
-                let _ = local.write_all(&bytes).await;
+                let _ = client.local.write_all(&bytes).await;
                 return Err(why.to_string());
             }
-            SocksStep::More => {
-                let mut piece = [0; 512];
-                let room = CLIENT_BYTES_MAX.saturating_sub(input.len()).clamp(1, piece.len());
-                let len = local.read(&mut piece[..room]).await.map_err(|e| e.to_string())?;
-                if len == 0 {
-                    return Err("it went away".to_owned());
-                }
-                input.extend_from_slice(&piece[..len]);
-            }
+            SocksStep::More => read_more(client, CLIENT_BYTES_MAX).await?,
         }
     }
 }

@@ -6,8 +6,8 @@
 //! TLS 1.3, on which [`dwell_stream`] decides block by block what is compressed and how.
 //!
 //! # How it is made
-//! Decisions are apart from moving data: [`socks`], [`hello`], [`message`], [`target`] and
-//! [`allow`] take bytes and give answers. The rest is tasks on tokio: here, unlike in the relay,
+//! Decisions are apart from moving data: [`socks`], [`hello`], [`message`], [`target`], [`allow`],
+//! [`proxy_header`] and [`datagrams`] take bytes and give answers. The rest is tasks on tokio: here, unlike in the relay,
 //! there are many independent connections and nothing between them that must stay in order. One
 //! task moves one stream in both directions; compressing is done by other, less urgent threads in
 //! turns, so that no stream waits for another's.
@@ -25,15 +25,19 @@ mod carrier;
 mod clock;
 mod compress;
 mod config;
+pub mod datagrams;
 mod egress;
 mod engine;
 mod handshakes;
 pub mod hello;
 mod ingress;
+mod local;
+mod memory;
 pub mod message;
 mod metrics;
 mod path;
 mod pool;
+pub mod proxy_header;
 mod pump;
 mod reception;
 pub mod security;
@@ -41,17 +45,20 @@ pub mod socks;
 mod source;
 mod stalls;
 mod status;
+mod stream_log;
 pub mod target;
 mod tcp_info;
 pub mod transfer;
 mod turns;
+mod udp;
 mod uplink;
 
 pub use config::{
-    Bound, Common, Compression, ConfigError, Egress, Ingress, Limits, Listener, PORT,
-    STREAM_BYTES_MAX, is_framed, is_loopback,
+    Bound, Common, Compression, ConfigError, Egress, IDLE_BYTES, Ingress, Limits, Listener, PORT,
+    Reload, STREAM_BYTES_MAX, is_framed, is_loopback,
 };
 pub use egress::run_egress;
 pub use engine::RunError;
 pub use ingress::run_ingress;
 pub use status::{default_status, status_directory};
+pub use stream_log::{StreamLog, StreamRecord};

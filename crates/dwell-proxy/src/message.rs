@@ -10,9 +10,13 @@
 //! | 7 | done | entries that the receiver has left out (8 bytes), files that it has kept (8) |
 //! | 8 | have | an answer to what the sender asks |
 //! | 9 | alive | nothing: a receiver says so now and then, whatever it is busy with |
+//! | 10 | opening | flags (1 byte): 1 the stream follows at once, 2 the client's address and that to which it connected come behind the target, 4 the stream is one of [datagrams](crate::datagrams); target; addresses |
 //!
 //! Kind is 1 byte, the length 2 bytes. After *opened*, and after *accept*, bytes are those of
-//! the stream, until both ends have said its end. After an offer whose flags have bit 0 the stream follows at once.
+//! the stream, until both ends have said its end. Nobody sends *opening* to an end whose hello does not have that feature; if the stream
+//! follows at once and is refused, the connection is over. After an offer whose flags have bit 0 the stream follows at once.
+
+use std::net::SocketAddr;
 
 use thiserror::Error;
 
@@ -29,8 +33,63 @@ const BODY_BYTES_MAX: usize = 512;
 const WINDOW_LOG2_MAX: u8 = 27;
 /// The kind of the one that may be longer.
 const HAVE: u8 = 8;
-/// The last kind.
 const ALIVE: u8 = 9;
+/// The last kind.
+const OPENING: u8 = 10;
+
+/// A stream that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Where it is to go. For datagrams, which have a target each, anything.
+    pub target: Target,
+    /// True if the stream follows at once, before the answer.
+    pub is_eager: bool,
+    /// The client's address, and that to which it has connected.
+    pub client: Option<(SocketAddr, SocketAddr)>,
+    /// True if the stream is one of datagrams.
+    pub is_datagrams: bool,
+}
+
+impl Opening {
+    /// Returns one that is nothing special.
+    pub const fn new(target: Target) -> Self {
+        Self { target, is_eager: false, client: None, is_datagrams: false }
+    }
+
+    fn encode(&self, body: &mut Vec<u8>) {
+        let flags = u8::from(self.is_eager)
+            | u8::from(self.client.is_some()) << 1
+            | u8::from(self.is_datagrams) << 2;
+        body.push(flags);
+        self.target.encode(body);
+        if let Some((client, listener)) = self.client {
+            Target::at(client).encode(body);
+            Target::at(listener).encode(body);
+        }
+    }
+
+    fn read(body: &[u8]) -> Result<Self, MessageError> {
+        let (flags, body) = match body {
+            [flags @ 0..=7, body @ ..] => (*flags, body),
+            _ => return Err(MessageError::Body),
+        };
+        let (target, used) = Target::decode(body).map_err(MessageError::Target)?;
+        let mut body = &body[used..];
+        let mut client = None;
+        if flags & 2 != 0 {
+            let (from, used) = Target::decode(body).map_err(MessageError::Target)?;
+            let to = read_target(&body[used..])?;
+            client = from.address().zip(to.address());
+            client.ok_or(MessageError::Body)?;
+            body = &[];
+        }
+        if !body.is_empty() {
+            return Err(MessageError::Body);
+        }
+        let (is_eager, is_datagrams) = (flags & 1 != 0, flags & 4 != 0);
+        Ok(Self { target, is_eager, client, is_datagrams })
+    }
+}
 
 /// Why the egress did not open a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +178,8 @@ pub enum Message {
     Have(Have),
     /// The receiver is still there.
     Alive,
+    /// Connect there; with more to it than [`Message::Open`] says.
+    Opening(Opening),
 }
 
 /// Why bytes are no message.
@@ -178,6 +239,10 @@ impl Message {
                 HAVE
             }
             Self::Alive => ALIVE,
+            Self::Opening(opening) => {
+                opening.encode(&mut body);
+                OPENING
+            }
         };
         let mut bytes = vec![kind];
         bytes.extend((body.len() as u16).to_be_bytes());
@@ -192,7 +257,7 @@ impl Message {
     /// [`MessageError`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
-        if !(1..=ALIVE).contains(&kind) {
+        if !(1..=OPENING).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let Some(&[_, high, low]) = bytes.first_chunk::<3>() else { return Ok(None) };
@@ -234,6 +299,7 @@ impl Message {
                 let fits = body.is_empty();
                 fits.then_some(Self::Done { left_out, kept }).ok_or(MessageError::Body)
             }
+            (OPENING, body) => Opening::read(body).map(Self::Opening),
             (HAVE, body) => Have::decode(body).map(Self::Have).ok_or(MessageError::Body),
             (ALIVE, []) => Ok(Self::Alive),
             _ => Err(MessageError::Body),
@@ -286,9 +352,13 @@ mod tests {
 
     use super::*;
 
-    fn message() -> impl Strategy<Value = Message> {
+    fn opened() -> impl Strategy<Value = Target> + Clone {
         let target = ("[a-z][a-z0-9-]{0,60}", 1u16..);
-        let target = target.prop_map(|(host, port)| format!("{host}:{port}").parse().unwrap());
+        target.prop_map(|(host, port)| format!("{host}:{port}").parse().unwrap())
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        let target = opened();
         prop_oneof![
             target.clone().prop_map(Message::Open),
             target.prop_map(Message::Opened),
@@ -305,6 +375,14 @@ mod tests {
                 .prop_map(|(left_out, kept)| Message::Done { left_out, kept }),
             Just(Message::Alive),
             Just(Message::Have(Have::Same)),
+            (opened(), any::<[bool; 2]>(), prop::option::of(any::<([u8; 4], [u8; 16])>()))
+                .prop_map(|(target, [is_eager, is_datagrams], client)| {
+                    let client = client.map(|(v4, v6)| {
+                        let v6: std::net::IpAddr = v6.into();
+                        ((v4, 7).into(), (v6.to_canonical(), 9).into())
+                    });
+                    Message::Opening(Opening { target, is_eager, client, is_datagrams })
+                }),
         ]
     }
 
@@ -339,7 +417,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(
-            kind in 0u8..10, bytes in prop::collection::vec(any::<u8>(), 0..600),
+            kind in 0u8..11, bytes in prop::collection::vec(any::<u8>(), 0..600),
         ) {
             let bytes = [&[kind], &bytes[..]].concat();
             match Message::decode(&bytes) {

@@ -1,8 +1,9 @@
 //! An ingress' connections to its egress: some are kept ready, so that a stream begins at once.
 //!
 //! Each carries one stream at a time. Sharing one among several streams would make the slowest
-//! reader hold up the others, or need a window of its own for each, as TCP has one already; and
-//! how busy the link is could not be seen any more from whether it takes bytes.
+//! reader hold up the others, or need a window of its own for each, as TCP has one already; a lost
+//! segment would hold up all of them; and how busy the link is could not be seen any more from whether it takes bytes.
+//! A stream on a connection that is ready begins without waiting for an answer, as one of many on a shared one would.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,12 +26,20 @@ pub(crate) struct Pool {
     /// Streams that wait for a connection: for each of these one more is kept.
     waiting: Counter,
     came: Notify,
+    /// One was taken, so that there is room for another one.
+    taken: Notify,
 }
 
 impl Pool {
     /// The most connections in it.
     pub(crate) fn new(size: usize) -> Self {
-        Self { size, warm: Mutex::default(), waiting: Counter::default(), came: Notify::new() }
+        Self {
+            size,
+            warm: Mutex::default(),
+            waiting: Counter::default(),
+            came: Notify::new(),
+            taken: Notify::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, Carrier)>> {
@@ -50,6 +59,7 @@ impl Pool {
         loop {
             let last = self.lock().pop_back();
             let (since, mut carrier) = last?;
+            self.taken.notify_one();
             if since.elapsed() < WARM_TIME && carrier.is_quiet() {
                 return Some(carrier);
             }
@@ -67,6 +77,11 @@ impl Pool {
         }
     }
 
+    /// Waits until one is taken.
+    pub(crate) async fn taken(&self) {
+        self.taken.notified().await;
+    }
+
     /// Keeps a connection whose stream has finished, if there is room for it, or somebody waits for
     /// it. Whether it was fit to be kept.
     pub(crate) fn put(&self, mut carrier: Carrier) -> bool {
@@ -81,6 +96,12 @@ impl Pool {
             self.came.notify_one();
         }
         true
+    }
+
+    /// Closes all of them.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+        self.taken.notify_one();
     }
 
     /// Closes those that have waited for too long, that the other end has closed, or for which

@@ -14,12 +14,14 @@ use std::time::Duration;
 
 use dwell_stream::{AbortReason, Decompressors, Limits, Receiver, Sender, StreamError};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use crate::carrier::Carrier;
 use crate::clock;
 use crate::compress::CompressorPool;
+use crate::local::Local;
+use crate::memory::Room;
 use crate::metrics::Metrics;
 use crate::path::Path;
 use crate::stalls::Stall;
@@ -34,6 +36,10 @@ const ROOM_BYTES_MIN: usize = 4 << 10;
 const ROUNDS_MAX: u32 = 8;
 /// A side that could go away unseen, as nothing is read from it, is checked this often.
 const LOOK: Duration = Duration::from_secs(1);
+/// An idle stream may hold this much of what is not complete.
+const SCRAPS_BYTES: usize = 4 << 10;
+/// And this much that what comes may refer to, if there is room for it.
+const HISTORY_BYTES_MAX: usize = 192 << 10;
 /// The longest that is waited for the other end to take the news that a stream is given up.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// The longest that a stream keeps its turn to end one direction: then the other one may go on for as
@@ -64,6 +70,12 @@ pub(crate) struct Shared<'a> {
     pub(crate) path: Path,
     /// This stream among those whose programs may not read.
     pub(crate) stall: Stall<'a>,
+    /// Room for what it holds while it sends.
+    pub(crate) sending: Room<'a>,
+    /// Room for what it holds while it receives.
+    pub(crate) receiving: Room<'a>,
+    /// Room for what it refers to while it is idle.
+    pub(crate) history: Option<SemaphorePermit<'a>>,
 }
 
 /// The outcome of a stream.
@@ -83,16 +95,32 @@ pub(crate) enum End {
     Damaged(StreamError),
 }
 
+/// What a stream has moved: bytes of its program, and those on the link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) sent_bytes: u64,
+    pub(crate) sent_link_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) received_link_bytes: u64,
+}
+
 /// A stream that is open.
 pub(crate) struct Pump<'a> {
-    local: TcpStream,
+    local: Local,
     carrier: &'a mut Carrier,
     compress: &'a CompressorPool,
     metrics: &'a Metrics,
     path: Path,
     stall: Stall<'a>,
+    sending: Room<'a>,
+    receiving: Room<'a>,
+    /// The bytes that it may hold in either direction without room of its own.
+    kept_bytes_max: usize,
+    _history: Option<SemaphorePermit<'a>>,
     up: Uplink,
     receiver: Receiver,
+    /// The last time that it was read from, the other end's connection had something.
+    was_read: bool,
     sent: [u64; 7],
     received: [u64; 4],
     /// The program has said its end.
@@ -112,24 +140,20 @@ pub(crate) struct Pump<'a> {
 
 impl<'a> Pump<'a> {
     /// Between a program that was connected and a connection on which a stream may begin.
-    /// `early` is what the program has sent already. Until the stream has finished, whatever
+    /// The sender has what the program has sent already. Until the stream has finished, whatever
     /// happens to this process resets the program's connection: nobody takes a part for the
     /// whole.
     pub(crate) fn new(
-        local: TcpStream,
-        early: &[u8],
+        local: Local,
         carrier: &'a mut Carrier,
-        mut sender: Sender,
+        sender: Sender,
         shared: Shared<'a>,
         idle: Duration,
     ) -> io::Result<Self> {
-        crate::carrier::tune(&local, false)?;
-        reset_on_close(&local, true)?;
-        if sender.accept(early) < early.len() {
-            return Err(io::Error::other("a client sent too much before it was answered"));
-        }
+        local.tune()?;
         let now = Instant::now();
-        let Shared { compress, metrics, path, stall } = shared;
+        let Shared { compress, metrics, path, stall, sending, receiving, history } = shared;
+        let kept_bytes_max = SCRAPS_BYTES + if history.is_some() { HISTORY_BYTES_MAX } else { 0 };
         let share = path.share();
         Ok(Self {
             local,
@@ -138,8 +162,14 @@ impl<'a> Pump<'a> {
             metrics,
             path,
             stall,
+            sending,
+            receiving,
+            kept_bytes_max,
+            _history: history,
             up: Uplink::new(sender, Some(share)),
             receiver: Receiver::new(Limits::in_order()),
+            // Until it was looked.
+            was_read: true,
             sent: [0; 7],
             received: [0; 4],
             source_ended: false,
@@ -153,13 +183,13 @@ impl<'a> Pump<'a> {
         })
     }
 
-    /// Moves bytes until the stream ends.
-    pub(crate) async fn run(mut self) -> End {
+    /// Moves bytes until the stream ends. The second is what it has moved.
+    pub(crate) async fn run(mut self) -> (End, Moved) {
         let end = poll_fn(|cx| self.poll(cx)).await;
         match &end {
             End::Finished => {
                 // From here on the kernel may deliver what is left in peace.
-                if let Err(error) = reset_on_close(&self.local, false) {
+                if let Err(error) = self.local.reset_on_close(false) {
                     tracing::debug!("a finished connection can't be closed in peace: {error}");
                 }
             }
@@ -168,7 +198,13 @@ impl<'a> Pump<'a> {
             End::Cut(_) | End::Damaged(_) => self.carrier.reset_on_close(),
         }
         self.count();
-        end
+        let moved = Moved {
+            sent_bytes: self.up.stats().accepted_bytes,
+            sent_link_bytes: self.up.stats().wire_bytes,
+            received_bytes: self.receiver.stats().data_bytes,
+            received_link_bytes: self.receiver.stats().wire_bytes,
+        };
+        (end, moved)
     }
 
     /// Notifies the other end that the stream is given up, if it still receives, when it is its turn.
@@ -222,6 +258,7 @@ impl<'a> Pump<'a> {
             if up || down {
                 self.moved_at = Instant::now();
             } else {
+                self.leave_room(cx)?;
                 self.poll_timer(cx)?;
                 if Pin::new(&mut self.stall.gives_up).poll(cx).is_ready() {
                     return Err(End::Stalled);
@@ -231,6 +268,65 @@ impl<'a> Pump<'a> {
         }
         cx.waker().wake_by_ref();
         Ok(Poll::Pending)
+    }
+
+    /// Leaves its room to others as far as it holds nothing for now. What there is to read then is read with
+    /// another turn.
+    fn leave_room(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        let mut is_more = false;
+        if self.sending.is_taken() && self.up.is_at_rest() && self.poll_flushed(cx)?.is_ready() {
+            self.sending.leave();
+            is_more |= self.reads_local() && self.local.poll_read_ready(cx).is_ready();
+        }
+        if self.receiving.is_taken() && self.receives_nothing() {
+            self.receiving.leave();
+            is_more |= self.reads_carrier() && self.has_come(cx);
+        }
+        if is_more {
+            cx.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Returns true if there may be something to read from the other end.
+    fn has_come(&self, cx: &mut Context<'_>) -> bool {
+        // TLS may have taken more from the connection than was read.
+        let is_inside = self.was_read || !self.carrier.rest.is_empty();
+        is_inside || self.carrier.poll_read_ready(cx).is_ready()
+    }
+
+    /// Returns true if it holds nothing of what it receives, beside what it may always hold.
+    fn receives_nothing(&mut self) -> bool {
+        if !self.carrier.rest.is_empty() || !self.receiver.data().is_empty() {
+            return false;
+        }
+        self.receiver.shrink();
+        self.receiver.held() <= self.kept_bytes_max
+    }
+
+    /// Returns true if it has room to read from its program; false also if there is nothing to read.
+    fn has_room_to_send(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.sending.is_taken() {
+            return !self.sending.is_over();
+        }
+        // What went wrong is found by reading.
+        self.local.poll_read_ready(cx).is_ready() && self.sending.poll_take(cx).is_ready()
+    }
+
+    /// The same for the other direction: the number of bytes to read at most.
+    fn room_to_receive(&mut self, cx: &mut Context<'_>) -> usize {
+        if self.receiving.is_taken() {
+            if !self.receiving.is_over() {
+                return READ_BYTES;
+            }
+            // To the end of the block and no further: so that it holds nothing.
+            return match self.receiver.missing() {
+                0 if self.receives_nothing() => 0,
+                missing => missing.clamp(1, READ_BYTES),
+            };
+        }
+        let has_room = self.has_come(cx) && self.receiving.poll_take(cx).is_ready();
+        if has_room { READ_BYTES } else { 0 }
     }
 
     fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
@@ -259,13 +355,13 @@ impl<'a> Pump<'a> {
     }
 
     fn read_local(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if !self.reads_local() {
+        if !self.reads_local() || !self.has_room_to_send(cx) {
             return Ok(false);
         }
         SCRATCH.with_borrow_mut(|scratch| {
             let room = self.up.sender.room().min(READ_BYTES);
             let mut buffer = ReadBuf::new(&mut scratch.bytes[..room]);
-            match Pin::new(&mut self.local).poll_read(cx, &mut buffer) {
+            match self.local.poll_read(cx, &mut buffer) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Err(_)) => return Err(End::Reset),
                 Poll::Ready(Ok(())) => {}
@@ -297,7 +393,7 @@ impl<'a> Pump<'a> {
         }
         moved |= self.read_carrier(cx)?;
         if self.receiver.is_finished() && self.receiver.data().is_empty() {
-            match Pin::new(&mut self.local).poll_shutdown(cx) {
+            match self.local.poll_shutdown(cx) {
                 Poll::Pending => {}
                 Poll::Ready(Err(_)) => return Err(End::Reset),
                 Poll::Ready(Ok(())) => {
@@ -312,7 +408,7 @@ impl<'a> Pump<'a> {
     fn write_local(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let mut moved = false;
         while !self.receiver.data().is_empty() {
-            match Pin::new(&mut self.local).poll_write(cx, self.receiver.data()) {
+            match self.local.poll_write(cx, self.receiver.data()) {
                 Poll::Pending => break,
                 Poll::Ready(Err(_) | Ok(0)) => return Err(End::Reset),
                 Poll::Ready(Ok(len)) => {
@@ -328,6 +424,10 @@ impl<'a> Pump<'a> {
         if !self.reads_carrier() {
             return Ok(false);
         }
+        let room = self.room_to_receive(cx);
+        if room == 0 {
+            return Ok(false);
+        }
         if !self.carrier.rest.is_empty() {
             let rest = std::mem::take(&mut self.carrier.rest);
             let taken = SCRATCH
@@ -337,8 +437,10 @@ impl<'a> Pump<'a> {
             return Ok(taken > 0);
         }
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(&mut scratch.bytes);
-            match Pin::new(&mut *self.carrier).poll_read(cx, &mut buffer) {
+            let mut buffer = ReadBuf::new(&mut scratch.bytes[..room]);
+            let polled = Pin::new(&mut *self.carrier).poll_read(cx, &mut buffer);
+            self.was_read = polled.is_ready();
+            match polled {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Err(error)) => return Err(End::Cut(error)),
                 Poll::Ready(Ok(())) => {}
@@ -360,7 +462,8 @@ impl<'a> Pump<'a> {
     /// Looks whether nothing has moved for too long. As long as nothing is read from a side,
     /// nobody would notice that it is gone: then it is checked now and then.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
-        let looking = !self.reads_local() || !self.reads_carrier();
+        let waits = self.sending.is_awaited() || self.receiving.is_awaited();
+        let looking = waits || !self.reads_local() || !self.reads_carrier();
         if looking != self.looking {
             self.looking = looking;
             self.set_timer();
@@ -401,9 +504,4 @@ fn damaged(error: StreamError) -> End {
         StreamError::Aborted(_) => End::Reset,
         other => End::Damaged(other),
     }
-}
-
-/// Returns true if closing a connection resets it (SO_LINGER with a time of zero).
-pub(crate) fn reset_on_close(tcp: &TcpStream, resets: bool) -> io::Result<()> {
-    socket2::SockRef::from(tcp).set_linger(resets.then_some(Duration::ZERO))
 }

@@ -1,8 +1,7 @@
 //! The server's side of SOCKS version 5 (RFC 1928) and of its user names and passwords
 //! (RFC 1929), without any I/O: bytes in, bytes out.
 //!
-//! Only CONNECT is served; BIND and UDP ASSOCIATE are refused, as no TCP stream of the client's
-//! could carry them.
+//! CONNECT and UDP ASSOCIATE are served. BIND is refused: nobody could connect to a client through the egress.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -20,6 +19,7 @@ const METHOD_NONE: u8 = 0;
 const METHOD_PASSWORD: u8 = 2;
 const METHOD_NO_ACCEPTABLE: u8 = 0xff;
 const COMMAND_CONNECT: u8 = 1;
+const COMMAND_ASSOCIATE: u8 = 3;
 
 /// The reply to the client's request (RFC 1928, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Reply {
     Refused = 5,
     /// It took too long.
     Expired = 6,
-    /// Not CONNECT.
+    /// Neither CONNECT nor UDP ASSOCIATE.
     CommandNotSupported = 7,
     /// A kind of address that does not exist.
     AddressNotSupported = 8,
@@ -125,8 +125,8 @@ pub enum SocksError {
     /// Wrong name or password.
     #[error("wrong name or password")]
     Denied,
-    /// BIND or UDP ASSOCIATE.
-    #[error("the client asks for something else than CONNECT (command {0})")]
+    /// BIND, or nothing that there is.
+    #[error("the client asks for something else than CONNECT and UDP ASSOCIATE (command {0})")]
     Command(u8),
     /// The address in the request.
     #[error("{0}")]
@@ -143,6 +143,9 @@ pub enum SocksStep {
     /// The client wants to go there; answer with a [`Reply`] once that is done or has failed.
     /// Further bytes of the client stay in the buffer and belong to the stream.
     Connect(Target),
+    /// The client wants to send datagrams; answer with a [`Reply`] that has the address to send them to. It may
+    /// have said from where it will: nobody has to believe that.
+    Associate,
     /// Write this to the client, and close.
     Refuse(Vec<u8>, SocksError),
 }
@@ -231,6 +234,13 @@ impl<'a> Negotiation<'a> {
             |reply: Reply, error| Some((SocksStep::Refuse(reply.bytes(None), error), input.len()));
         match Target::decode(&input[3..]) {
             Err(TargetError::Short) => None,
+            Err(TargetError::Kind) if command == COMMAND_ASSOCIATE => {
+                refuse(Reply::AddressNotSupported, SocksError::Target(TargetError::Kind))
+            }
+            _ if command == COMMAND_ASSOCIATE => {
+                self.state = State::Done;
+                Some((SocksStep::Associate, input.len()))
+            }
             _ if command != COMMAND_CONNECT => {
                 refuse(Reply::CommandNotSupported, SocksError::Command(command))
             }
@@ -296,6 +306,17 @@ mod tests {
     }
 
     #[test]
+    fn a_client_asks_for_datagrams() {
+        // Most don't know their address yet.
+        for address in [&[1, 0, 0, 0, 0, 0, 0][..], &[1, 127, 0, 0, 1, 1, 2], &[3, 1, b'x', 0, 9]] {
+            let bytes = [&[5, 1, 0, 5, 3, 0], address].concat();
+            let (steps, rest) = run(&Users::default(), &bytes);
+            assert_eq!(steps, [SocksStep::Say(vec![5, 0]), SocksStep::Associate]);
+            assert_eq!(rest, b"");
+        }
+    }
+
+    #[test]
     fn what_is_not_served_is_refused() {
         let open = Users::default();
         let refused = |bytes: &[u8]| match run(&open, bytes).0.pop() {
@@ -307,6 +328,7 @@ mod tests {
         assert_eq!(refused(&[5, 1, 0, 5, 2, 0, 1, 1, 2, 3, 4, 0, 80]), SocksError::Command(2));
         let kind = SocksError::Target(TargetError::Kind);
         assert_eq!(refused(&[5, 1, 0, 5, 1, 0, 9]), kind);
+        assert_eq!(refused(&[5, 1, 0, 5, 3, 0, 9]), kind);
         let port = SocksError::Target(TargetError::Port);
         assert_eq!(refused(&[5, 1, 0, 5, 1, 0, 1, 1, 2, 3, 4, 0, 0]), port);
     }
@@ -351,7 +373,7 @@ mod tests {
                     }
                 }
             }
-            let over = |s: &SocksStep| matches!(s, SocksStep::Refuse(..) | SocksStep::Connect(_));
+            let over = |s: &SocksStep| !matches!(s, SocksStep::More | SocksStep::Say(_));
             if !whole.last().is_some_and(over) {
                 prop_assert!(left.len() < CLIENT_BYTES_MAX);
             }

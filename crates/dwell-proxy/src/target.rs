@@ -91,6 +91,14 @@ impl Target {
         Self { host: Host::ip(address.ip()), port: address.port() }
     }
 
+    /// Returns its socket address, if it is no name.
+    pub const fn address(&self) -> Option<SocketAddr> {
+        match &self.host {
+            Host::Ip(ip) => Some(SocketAddr::new(*ip, self.port)),
+            Host::Name(_) => None,
+        }
+    }
+
     /// Its bytes, in the form of RFC 1928, section 5: kind of address, address, port.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match &self.host {

@@ -31,6 +31,24 @@ thread_local! {
     static COMPRESSORS: RefCell<Compressors> = RefCell::new(Compressors::new());
 }
 
+/// Takes from a sender all that it would send to a connection that takes everything.
+pub(crate) fn collect(sender: &mut Sender, out: &mut Vec<u8>) {
+    loop {
+        let now = clock::now();
+        let wire = sender.wire(now);
+        let len = wire.len();
+        if len > 0 {
+            out.extend_from_slice(wire);
+            sender.wrote(now, len);
+        } else if COMPRESSORS
+            .with_borrow_mut(|compressors| sender.compress(compressors, clock::now))
+            .is_none()
+        {
+            return;
+        }
+    }
+}
+
 /// A sender, and how it is with its connection.
 #[derive(Debug)]
 pub(crate) struct Uplink {
@@ -74,6 +92,11 @@ impl Uplink {
     /// Returns true if the end was announced and taken by the connection.
     pub(crate) fn is_finished(&self) -> bool {
         self.sender.is_finished()
+    }
+
+    /// Returns true if it holds nothing that is to be sent.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.sender.is_idle() && self.job.is_none()
     }
 
     /// The account so far.

@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use dwell_cli::terminal;
 use journal::Journal;
-use unblocking::Unblocking;
+pub(crate) use unblocking::Unblocking;
 
 /// The variable that goes before everything else: a level, or a filter such as
 /// `dwell_relay=debug,info`.

@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 4096;
 
 /// Writes lines to a descriptor if it takes them at once. Writing never fails.
 #[derive(Debug)]
-pub(super) struct Unblocking<W> {
+pub(crate) struct Unblocking<W> {
     out: W,
     /// Lines that were left out, or cut, since the last one that was not.
     missed: u64,
@@ -26,7 +26,7 @@ pub(super) struct Unblocking<W> {
 }
 
 impl<W: AsFd> Unblocking<W> {
-    pub(super) fn new(out: W) -> Self {
+    pub(crate) fn new(out: W) -> Self {
         Self { out, missed: 0, is_torn: false }
     }
 

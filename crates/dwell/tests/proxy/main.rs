@@ -6,8 +6,10 @@
 
 mod hostile;
 mod load;
+mod openings;
 mod pair;
 mod privileges;
+mod scale;
 mod socks;
 mod streams;
 mod transfer;

@@ -170,6 +170,11 @@ impl Pair {
         ["ingress", "egress"].map(|name| status(&self.directory, name).unwrap())
     }
 
+    /// What a proxy has written to its standard output.
+    pub(crate) fn output(&self, name: &str) -> String {
+        fs::read_to_string(self.directory.path(&format!("{name}.out"))).unwrap()
+    }
+
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.directory.path(&format!("{name}.log"))).unwrap()
     }
@@ -178,6 +183,7 @@ impl Pair {
 fn start(mut command: Command, directory: &Directory, name: &str) -> Process {
     let log = directory.path(&format!("{name}.log"));
     command.stderr(fs::File::create(&log).unwrap());
+    command.stdout(fs::File::create(directory.path(&format!("{name}.out"))).unwrap());
     let mut process = Process(command.spawn().unwrap());
     wait_until("it listens", || {
         if let Some(status) = process.0.try_wait().unwrap() {

@@ -1,14 +1,14 @@
 //! `dwell proxy ingress`: the end that programs connect to.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use dwell_proxy::security::read_private;
 use dwell_proxy::socks::Users;
 use dwell_proxy::target::{Host, Target};
-use dwell_proxy::{Listener, PORT, is_loopback, run_ingress};
+use dwell_proxy::{Listener, PORT, Reload, is_loopback, run_ingress};
 
 use super::options::{Options, listening};
 
@@ -18,6 +18,9 @@ Examples:
   dwell proxy ingress --psk proxy.psk --egress hub.example:7734 --socks 1080 \\
       --forward 0.0.0.0:8080=intranet:80
   dwell proxy ingress --egress 127.0.0.1 --socks 1080    to an egress on this machine, unprotected
+  dwell proxy ingress --psk proxy.psk --egress hub.example --accept-proxy --log-streams \\
+      --forward 8443=intranet:443                        behind HAProxy with send-proxy-v2
+  kill -HUP PID                                          read keys and users again
 
 The target's name is resolved by the egress, which must allow it. A forward listens on loopback
 unless another address stands before its port.
@@ -46,6 +49,10 @@ pub(super) struct Ingress {
     /// Take what TPROXY sends there, to wherever it was going; needs CAP_NET_ADMIN
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     transparent: Vec<SocketAddr>,
+    /// Whatever connects to a listener says first for whom, by the PROXY protocol (version 2, as HAProxy does by
+    /// send-proxy-v2); others are turned away
+    #[arg(long)]
+    accept_proxy: bool,
     /// Connections to the egress that are kept ready, and used for one stream after the other;
     /// 0: each stream gets a new one
     #[arg(long, value_name = "COUNT", default_value = "4")]
@@ -103,17 +110,24 @@ fn forward(text: &str) -> Result<Forward, String> {
     Ok(Forward { listen: listen(from)?, to })
 }
 
+fn users_of(path: &Path) -> anyhow::Result<Users> {
+    Users::parse(&read_private(path)?).with_context(|| path.display().to_string())
+}
+
 impl Ingress {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let loopback = is_loopback(&self.egress.host);
         let place = format!("the egress {}", self.egress);
-        let security = self.options.protection.security(&place, loopback, self.egress_name)?;
-        let users = match &self.socks_users {
-            None => Users::default(),
-            Some(path) => {
-                Users::parse(&read_private(path)?).with_context(|| path.display().to_string())?
-            }
-        };
+        let (protection, name) = (self.options.protection.clone(), self.egress_name);
+        let security = protection.security(&place, loopback, name.clone())?;
+        let path = self.socks_users.clone();
+        let users = path.as_ref().map(|path| users_of(path)).transpose()?;
+        let reload = Reload::new(move || {
+            let security = protection.security(&place, loopback, name.clone());
+            let users = path.as_ref().map(|path| users_of(path)).transpose();
+            security.and_then(|security| Ok((security, users?))).map_err(|e| format!("{e:#}"))
+        });
+        let users = users.unwrap_or_default();
         let forwards = self.forward.into_iter();
         let mut listeners: Vec<Listener> =
             forwards.map(|Forward { listen, to }| Listener::Forward { listen, to }).collect();
@@ -134,6 +148,8 @@ impl Ingress {
             egress: self.egress,
             listeners,
             pool,
+            accepts_proxy: self.accept_proxy,
+            reload,
         };
         run_ingress(ingress, listening)?;
         Ok(ExitCode::SUCCESS)

@@ -1,6 +1,8 @@
 //! The options that both ends have.
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -10,17 +12,20 @@ use dwell_cli::terminal;
 use dwell_codec::CodecSpec;
 use dwell_confine::privilege::{self, User};
 use dwell_proxy::security::{Certificates, Security, read_psk};
-use dwell_proxy::{Bound, Common, Compression, ConfigError, Limits, default_status, is_framed};
+use dwell_proxy::{
+    Bound, Common, Compression, ConfigError, Limits, StreamLog, default_status, is_framed,
+};
 use dwell_stream::Strategy;
 
 use crate::descriptors;
+use crate::logging::Unblocking;
 
 const SECURITY: &str = "Security";
 const COMPRESSION: &str = "Compression";
 const LIMITS: &str = "Limits";
 
 /// The protection of the connection between two ends.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(in crate::commands) struct Protection {
     /// The key that both ends share, in a file that only its owner may read (`dwell genpsk`)
     #[arg(long, value_name = "FILE", help_heading = SECURITY)]
@@ -102,6 +107,11 @@ pub(super) struct Options {
     /// remain root, without its capabilities [default: nobody]
     #[arg(long, value_name = "NAME", help_heading = SECURITY)]
     user: Option<String>,
+    /// Write a line on standard output about each stream when it has ended: from where to where, how it ended,
+    /// and its bytes; as a sentence, or as JSON
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "text")]
+    log_streams: Option<LogForm>,
     /// Do not limit the process to the system calls that it needs
     #[arg(long, help_heading = SECURITY)]
     no_seccomp: bool,
@@ -119,7 +129,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "COUNT", help_heading = LIMITS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     streams_max: Option<u32>,
-    /// Memory that all streams together may hold; about 1.4 MB each at most
+    /// Memory that all streams together may hold; about 1.4 MB each at most while it moves something, and
+    /// hardly any while it is idle
     #[arg(long, value_name = "SIZE", default_value = "1536MiB", help_heading = LIMITS)]
     memory_max: ByteSize,
     /// A stream on which nothing has moved for this long is given up
@@ -138,6 +149,27 @@ pub(super) struct Options {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     #[arg(help_heading = LIMITS)]
     handshake_time: Duration,
+}
+
+/// The form of lines about streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogForm {
+    Text,
+    Json,
+}
+
+/// Writes a line about each stream to standard output, if that takes it at once.
+fn stream_log(form: LogForm) -> StreamLog {
+    let out = Mutex::new(Unblocking::new(io::stdout()));
+    StreamLog::new(move |record| {
+        let line = match form {
+            LogForm::Text => format!("{record}\n"),
+            LogForm::Json => record.to_json() + "\n",
+        };
+        // What can't be written is counted there.
+        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = out.write_all(line.as_bytes());
+    })
 }
 
 /// A strategy that a proxy can use.
@@ -241,16 +273,21 @@ impl Options {
         let compressing =
             Compression { strategy: self.strategy, codecs: self.codec, wish: self.wish };
         let user = user(self.user.as_deref(), privilege::is_root(), privilege::can_become)?;
-        Ok(Common { name, status, security, compressing, limits, user, seccomp: !self.no_seccomp })
+        let stream_log = self.log_streams.map(stream_log);
+        let seccomp = !self.no_seccomp;
+        Ok(Common { name, status, security, compressing, limits, user, seccomp, stream_log })
     }
 }
+
+/// A proxy that may have fewer streams than that says why.
+const FEW_STREAMS: usize = 1000;
 
 /// Returns a warning if there may be fewer streams than was asked for, or than memory allows.
 fn shortage(limits: &Limits, wanted: Option<usize>) -> Option<String> {
     let (bound, streams) = limits.bound();
     let most = wanted.map_or_else(String::new, |wanted| format!(", not {wanted}"));
     match bound {
-        Bound::Descriptors => Some(format!(
+        Bound::Descriptors if wanted.is_some() || streams < FEW_STREAMS => Some(format!(
             "at most {streams} streams at once{most}: this process may have {} file descriptors, and \
              each stream takes two; raise the hard limit (`ulimit -Hn`, or LimitNOFILE= in a systemd \
              unit)",
@@ -260,7 +297,7 @@ fn shortage(limits: &Limits, wanted: Option<usize>) -> Option<String> {
             "at most {streams} streams at once{most}: --memory-max {} leaves no room for more",
             ByteSize(limits.memory_bytes_max)
         )),
-        Bound::Memory | Bound::Streams => None,
+        Bound::Descriptors | Bound::Memory | Bound::Streams => None,
     }
 }
 
@@ -278,9 +315,12 @@ mod tests {
             said.starts_with("at most 480 streams at once: this process may have 1024"),
             "{said}"
         );
-        let wanted = Limits { streams_max: 2000, ..limits };
-        let said = shortage(&wanted, Some(2000)).unwrap();
-        assert!(said.contains("1170 streams at once, not 2000: --memory-max 1610.6 MB"), "{said}");
+        let wanted = Limits { streams_max: 20_000, ..limits };
+        let said = shortage(&wanted, Some(20_000)).unwrap();
+        assert!(
+            said.contains("16384 streams at once, not 20000: --memory-max 1610.6 MB"),
+            "{said}"
+        );
         let wanted = Limits { streams_max: 100, ..few };
         assert_eq!(shortage(&wanted, Some(100)), None);
     }

@@ -1,0 +1,149 @@
+//! More streams than there is memory for buffers.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::epoll;
+
+use crate::load::may_open;
+use crate::pair::{Pair, Process, assert_same, echo, exchange, mixture, serve, wait_until};
+
+/// Room for one that moves something, in each direction: they take turns, and idle ones need none.
+#[test]
+fn many_streams_share_the_room_of_one() {
+    let little = ["--memory-max", "3MiB"];
+    let pair = Pair::new(echo(), &little, &little);
+    let [ingress, _] = pair.statuses();
+    assert_eq!(ingress.streams.max, 32);
+    // Each has said something, and holds nothing any more.
+    let mut idle: Vec<TcpStream> = (0..16).map(|_| pair.connect()).collect();
+    for stream in &mut idle {
+        stream.write_all(b"hello").unwrap();
+        stream.read_exact(&mut [0; 5]).unwrap();
+    }
+    thread::scope(|scope| {
+        let busy: Vec<_> = (0..8)
+            .map(|seed| {
+                let pair = &pair;
+                scope.spawn(move || {
+                    let bytes = mixture(700_000, seed);
+                    assert_same(&exchange(pair.connect(), &bytes).unwrap(), &bytes);
+                })
+            })
+            .collect();
+        busy.into_iter().for_each(|one| one.join().unwrap());
+    });
+    for stream in &mut idle {
+        stream.write_all(b"again").unwrap();
+        stream.read_exact(&mut [0; 5]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    drop(idle);
+    wait_until("all are over", || pair.statuses().iter().all(|s| s.streams.finished == 24));
+}
+
+/// One that never ends does not keep the room for itself.
+#[test]
+fn a_greedy_stream_leaves_its_room_to_others() {
+    let target = serve(|mut stream| {
+        let mut first = [0];
+        if stream.read_exact(&mut first).is_err() || first != *b"g" {
+            let _ = stream.write_all(b"small");
+            return;
+        }
+        let zeros = vec![0; 1 << 16];
+        while stream.write_all(&zeros).is_ok() {}
+    });
+    let little = ["--memory-max", "3MiB"];
+    let pair = Pair::new(target, &little, &little);
+    let mut greedy = pair.connect();
+    greedy.write_all(b"g").unwrap();
+    let mut taken = greedy.try_clone().unwrap();
+    let reader = thread::spawn(move || while taken.read(&mut [0; 1 << 16]).is_ok_and(|n| n > 0) {});
+    wait_until("it has the room", || pair.statuses()[0].rx.bytes > 4 << 20);
+    for _ in 0..2 {
+        let mut small = pair.connect();
+        small.write_all(b"s").unwrap();
+        let mut got = Vec::new();
+        small.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"small");
+    }
+    assert!(pair.statuses()[0].streams.open >= 1, "the greedy one goes on");
+    crate::pair::reset(greedy);
+    reader.join().unwrap();
+}
+
+/// Ten thousand at once, of which as many are open at a time as 20,000 descriptors allow: all are served, and an
+/// idle one holds little.
+#[test]
+#[ignore = "long: ./x test --all runs it"]
+fn long_ten_thousand_streams_are_served_and_hold_little() {
+    const STREAMS: usize = 10_000;
+    const OPEN_MAX: usize = 9000;
+    let Some(_turn) = may_open(20_000) else { return };
+    let pair = Pair::new(idle_server(), &[], &["--streams-max", &OPEN_MAX.to_string()]);
+    let processes = [&pair.ingress, &pair.egress];
+    let before = processes.map(Process::resident_bytes);
+    let mut streams: Vec<TcpStream> = (0..STREAMS).map(|_| pair.connect()).collect();
+    for stream in &mut streams {
+        stream.set_read_timeout(Some(Duration::from_secs(200))).unwrap();
+        stream.write_all(b"x").unwrap();
+    }
+    // In the order in which they have come.
+    let mut waiting = streams.split_off(OPEN_MAX);
+    for stream in &mut streams {
+        stream.read_exact(&mut [0]).unwrap();
+    }
+    for (process, before) in processes.into_iter().zip(before) {
+        let each = (process.resident_bytes() - before) / OPEN_MAX as u64;
+        println!("an idle stream holds {each} bytes");
+        assert!(each <= dwell_proxy::IDLE_BYTES, "{each} bytes");
+    }
+    let mut others = streams.split_off(OPEN_MAX / 2);
+    drop(streams);
+    for stream in &mut waiting {
+        stream.read_exact(&mut [0]).unwrap();
+    }
+    for stream in &mut others {
+        stream.write_all(b"y").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+    }
+}
+
+/// Answers each byte, on one thread for all connections.
+fn idle_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let watch = |fd: &dyn AsFd, number: usize| {
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::add(&epoll, fd.as_fd(), data, epoll::EventFlags::IN).unwrap();
+        };
+        watch(&listener, usize::MAX);
+        let mut streams: Vec<TcpStream> = Vec::new();
+        let mut events = Vec::with_capacity(256);
+        loop {
+            events.clear();
+            epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None).unwrap();
+            for event in &events {
+                let Some(mut stream) = streams.get(event.data.u64() as usize) else {
+                    let (stream, _) = listener.accept().unwrap();
+                    watch(&stream, streams.len());
+                    streams.push(stream);
+                    continue;
+                };
+                let mut byte = [0];
+                if matches!(stream.read(&mut byte), Ok(1)) {
+                    let _ = stream.write_all(&byte);
+                } else {
+                    let _ = epoll::delete(&epoll, stream);
+                }
+            }
+        }
+    });
+    address
+}
