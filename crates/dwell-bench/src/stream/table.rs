@@ -6,7 +6,7 @@ use dwell_report::human::NOTHING;
 use dwell_report::{Column, Table};
 
 use super::super::runner;
-use super::record::{Setting, StreamRun};
+use super::record::{Setting, StreamAccounts, StreamRun};
 use super::results::{self, Results};
 use super::{overview, verdict};
 
