@@ -238,7 +238,8 @@ impl Running {
 
     /// Sockets for datagrams, which have a target each; there is none yet.
     fn outlet(&self) -> (Local, SocketAddr) {
-        let nowhere = SocketAddr::from(([0; 4], 0));
+        // The ingress takes an address only with a port.
+        let nowhere = SocketAddr::from(([0; 4], 1));
         (Local::Outlet(Box::new(Outlet::new(self.fresh().allow))), nowhere)
     }
 
