@@ -223,8 +223,13 @@ impl Running {
         };
         match opened {
             Ok((local, bound)) => {
-                carrier.say(&Message::Opened(Target::at(bound))).await?;
-                let prepared = self.engine.prepare(&carrier.theirs, &[]);
+                let mut prepared = self.engine.prepare(&carrier.theirs, &[]);
+                let mut is_held = false;
+                if let (true, Ok(prepared)) = (opening.is_held, &mut prepared) {
+                    prepared.other_end_holds();
+                    is_held = prepared.holds_history();
+                }
+                carrier.say(&Message::Opened { bound: Target::at(bound), is_held }).await?;
                 let about = About {
                     from: carrier.peer,
                     client: opening.client.map(|(client, _)| client),

@@ -86,6 +86,20 @@ pub(crate) struct Prepared<'a> {
     history: Option<SemaphorePermit<'a>>,
 }
 
+impl Prepared<'_> {
+    /// Returns true if there is room here for what both directions refer to while they are idle.
+    pub(crate) const fn holds_history(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// Notes that the other end has that room, too.
+    pub(crate) fn other_end_holds(&mut self) {
+        if self.holds_history() {
+            self.sender.hold_idle_history();
+        }
+    }
+}
+
 /// What is known of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About<'a> {
@@ -216,9 +230,10 @@ impl Engine {
     /// Makes the sender of a stream to an end that says `theirs`, with what its program has sent already.
     pub(crate) fn prepare(&self, theirs: &Hello, early: &[u8]) -> io::Result<Prepared<'_>> {
         let mut config = self.common.compressing.sender_config(theirs);
-        // Some streams may hold what they refer to while they are idle; of many each holds little.
+        // Some streams may hold what they refer to while they are idle, if both ends have room for it; of many
+        // each holds little.
         let history = self.memory.history();
-        config.idle_history = history.is_some();
+        config.idle_history = false;
         let mut sender = Sender::new(&config).map_err(io::Error::other)?;
         if sender.accept(early) < early.len() {
             return Err(io::Error::other("a client sent too much before it was answered"));

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use dwell_stream::Sender;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -161,7 +162,7 @@ struct Opened<'a> {
     carrier: Carrier,
     /// The egress' address towards the target.
     bound: Target,
-    prepared: io::Result<Prepared<'a>>,
+    prepared: Prepared<'a>,
 }
 
 impl From<CarrierError> for NoStream {
@@ -345,7 +346,7 @@ impl Running {
 
     async fn run(&self, local: Local, about: About<'_>, opened: Opened<'_>) {
         let Opened { mut carrier, prepared, .. } = opened;
-        let is_over = self.engine.stream(local, about, prepared, &mut carrier).await;
+        let is_over = self.engine.stream(local, about, Ok(prepared), &mut carrier).await;
         if is_over && self.pool.size() > 0 {
             self.pool.put(carrier);
         }
@@ -473,65 +474,39 @@ impl Running {
             self.pool.put(carrier);
             return Err(NoStream::Unable);
         }
+        let early = client.as_ref().map_or(&[][..], |client| &client.early[..]);
+        let mut prepared = self.engine.prepare(&carrier.theirs, early).map_err(CarrierError::Io)?;
+        let is_held = prepared.holds_history();
         let message = match knows_openings {
-            true => Message::Opening(opening.clone()),
+            true => Message::Opening(Opening { is_held, ..opening.clone() }),
             false => Message::Open(opening.target.clone()),
         };
         let limits = &self.engine.common.limits;
         let is_eager = opening.is_eager && knows_openings;
         let asking = async {
             match client {
-                Some(client) if is_eager => self.ask_eagerly(&mut carrier, &message, client).await,
-                client => {
-                    let client = client.as_deref();
-                    let answer = unless_gone(client, carrier.ask(&message)).await??;
-                    let early = client.map_or(&[][..], |client| &client.early[..]);
-                    Ok((answer, self.engine.prepare(&carrier.theirs, early)))
+                Some(client) if is_eager => {
+                    ask_eagerly(&mut carrier, &message, client, &mut prepared.sender).await
                 }
+                client => Ok(unless_gone(client.as_deref(), carrier.ask(&message)).await??),
             }
         };
         // The egress has its own limit, and says what it was that took too long.
         let answer = tokio::time::timeout(limits.connect + limits.handshake, asking).await;
         match answer.unwrap_or(Err(CarrierError::Expired.into()))? {
-            (Message::Opened(bound), prepared) => Ok(Opened { carrier, bound, prepared }),
-            (Message::Refused(reason, text), _) => {
+            Message::Opened { bound, is_held } => {
+                if is_held {
+                    prepared.other_end_holds();
+                }
+                Ok(Opened { carrier, bound, prepared })
+            }
+            Message::Refused(reason, text) => {
                 if !is_eager {
                     self.pool.put(carrier);
                 }
                 Err(NoStream::Refused(reason, text))
             }
             _ => Err(CarrierError::from(crate::message::MessageError::Body).into()),
-        }
-    }
-
-    /// Asks for a stream, and sends what its program says meanwhile. So the first bytes arrive with the request,
-    /// and an answer to them takes one round trip.
-    async fn ask_eagerly<'a>(
-        &'a self,
-        carrier: &mut Carrier,
-        message: &Message,
-        client: &mut Client,
-    ) -> Result<(Message, io::Result<Prepared<'a>>), NoStream> {
-        client.read_now();
-        let prepared = self.engine.prepare(&carrier.theirs, &client.early);
-        let mut prepared = prepared.map_err(CarrierError::Io)?;
-        let mut bytes = message.encode();
-        loop {
-            client.is_committed |= !client.early.is_empty();
-            uplink::collect(&mut prepared.sender, &mut bytes);
-            if !bytes.is_empty() {
-                carrier.write(&bytes).await.map_err(CarrierError::from)?;
-                bytes.clear();
-            }
-            tokio::select! {
-                answer = carrier.read_message() => return Ok((answer?, Ok(prepared))),
-                () = is_gone(&client.local) => return Err(NoStream::Gone),
-                _ = client.local.readable(), if client.reads_early() => {
-                    let known = client.early.len();
-                    client.read_now();
-                    prepared.sender.accept(&client.early[known..]);
-                }
-            }
         }
     }
 
@@ -598,6 +573,34 @@ async fn is_gone(local: &TcpStream) {
 fn jittered(time: Duration) -> Duration {
     let random = RandomState::new().hash_one(0) % 1024;
     time / 2 + time * random as u32 / 2048
+}
+
+/// Asks for a stream, and sends what its program says meanwhile. So the first bytes arrive with the request,
+/// and an answer to them takes one round trip.
+async fn ask_eagerly(
+    carrier: &mut Carrier,
+    message: &Message,
+    client: &mut Client,
+    sender: &mut Sender,
+) -> Result<Message, NoStream> {
+    let mut bytes = message.encode();
+    let mut known = client.early.len();
+    client.read_now();
+    loop {
+        sender.accept(&client.early[known..]);
+        known = client.early.len();
+        client.is_committed |= known > 0;
+        uplink::collect(sender, &mut bytes);
+        if !bytes.is_empty() {
+            carrier.write(&bytes).await.map_err(CarrierError::from)?;
+            bytes.clear();
+        }
+        tokio::select! {
+            answer = carrier.read_message() => return Ok(answer?),
+            () = is_gone(&client.local) => return Err(NoStream::Gone),
+            _ = client.local.readable(), if client.reads_early() => client.read_now(),
+        }
+    }
 }
 
 /// Gives a permit back.

@@ -10,7 +10,8 @@
 //! | 7 | done | entries that the receiver has left out (8 bytes), files that it has kept (8) |
 //! | 8 | have | an answer to what the sender asks |
 //! | 9 | alive | nothing: a receiver says so now and then, whatever it is busy with |
-//! | 10 | opening | flags (1 byte): 1 the stream follows at once, 2 the client's address and that to which it connected come behind the target, 4 the stream is one of [datagrams](crate::datagrams); target; addresses |
+//! | 10 | opening | flags (1 byte): 1 the stream follows at once, 2 the client's address and that to which it connected come behind the target, 4 the stream is one of [datagrams](crate::datagrams), 8 what that of the other direction refers to is held while it is idle; target; addresses |
+//! | 11 | opened, held | the same as of *opened*, in answer to *opening*: what the stream refers to is held while it is idle |
 //!
 //! Kind is 1 byte, the length 2 bytes. After *opened*, and after *accept*, bytes are those of
 //! the stream, until both ends have said its end. Nobody sends *opening* to an end whose hello does not have that feature; if the stream
@@ -33,9 +34,11 @@ const BODY_BYTES_MAX: usize = 512;
 const WINDOW_LOG2_MAX: u8 = 27;
 /// The kind of the one that may be longer.
 const HAVE: u8 = 8;
+const OPENED: u8 = 2;
 const ALIVE: u8 = 9;
-/// The last kind.
 const OPENING: u8 = 10;
+/// The last kind.
+const OPENED_HELD: u8 = 11;
 
 /// A stream that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,18 +51,21 @@ pub struct Opening {
     pub client: Option<(SocketAddr, SocketAddr)>,
     /// True if the stream is one of datagrams.
     pub is_datagrams: bool,
+    /// True if the ingress has room for what the egress' stream refers to while that is idle.
+    pub is_held: bool,
 }
 
 impl Opening {
     /// Returns one that is nothing special.
     pub const fn new(target: Target) -> Self {
-        Self { target, is_eager: false, client: None, is_datagrams: false }
+        Self { target, is_eager: false, client: None, is_datagrams: false, is_held: false }
     }
 
     fn encode(&self, body: &mut Vec<u8>) {
         let flags = u8::from(self.is_eager)
             | u8::from(self.client.is_some()) << 1
-            | u8::from(self.is_datagrams) << 2;
+            | u8::from(self.is_datagrams) << 2
+            | u8::from(self.is_held) << 3;
         body.push(flags);
         self.target.encode(body);
         if let Some((client, listener)) = self.client {
@@ -70,7 +76,7 @@ impl Opening {
 
     fn read(body: &[u8]) -> Result<Self, MessageError> {
         let (flags, body) = match body {
-            [flags @ 0..=7, body @ ..] => (*flags, body),
+            [flags @ 0..=15, body @ ..] => (*flags, body),
             _ => return Err(MessageError::Body),
         };
         let (target, used) = Target::decode(body).map_err(MessageError::Target)?;
@@ -86,8 +92,8 @@ impl Opening {
         if !body.is_empty() {
             return Err(MessageError::Body);
         }
-        let (is_eager, is_datagrams) = (flags & 1 != 0, flags & 4 != 0);
-        Ok(Self { target, is_eager, client, is_datagrams })
+        let [is_eager, is_datagrams, is_held] = [1, 4, 8].map(|bit| flags & bit != 0);
+        Ok(Self { target, is_eager, client, is_datagrams, is_held })
     }
 }
 
@@ -154,8 +160,13 @@ impl Reason {
 pub enum Message {
     /// Connect there.
     Open(Target),
-    /// The stream is open; the address is the egress' own.
-    Opened(Target),
+    /// The stream is open.
+    Opened {
+        /// The egress' own address.
+        bound: Target,
+        /// True if the egress has room for what the ingress' stream refers to while that is idle.
+        is_held: bool,
+    },
     /// There will be no stream, or no file, and why.
     Refused(Reason, String),
     /// A file, or several.
@@ -208,9 +219,9 @@ impl Message {
                 target.encode(&mut body);
                 1
             }
-            Self::Opened(address) => {
-                address.encode(&mut body);
-                2
+            Self::Opened { bound, is_held } => {
+                bound.encode(&mut body);
+                if *is_held { OPENED_HELD } else { OPENED }
             }
             Self::Refused(reason, text) => {
                 body.push(*reason as u8);
@@ -257,7 +268,7 @@ impl Message {
     /// [`MessageError`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
-        if !(1..=OPENING).contains(&kind) {
+        if !(1..=OPENED_HELD).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let Some(&[_, high, low]) = bytes.first_chunk::<3>() else { return Ok(None) };
@@ -272,7 +283,9 @@ impl Message {
     fn read(kind: u8, body: &[u8]) -> Result<Self, MessageError> {
         match (kind, body) {
             (1, body) => read_target(body).map(Self::Open),
-            (2, body) => read_target(body).map(Self::Opened),
+            (OPENED | OPENED_HELD, body) => {
+                read_target(body).map(|bound| Self::Opened { bound, is_held: kind == OPENED_HELD })
+            }
             (3, [reason, text @ ..]) => {
                 let reason = Reason::ALL.into_iter().find(|known| *known as u8 == *reason);
                 let text = read_text(text, TEXT_BYTES_MAX)?;
@@ -361,7 +374,7 @@ mod tests {
         let target = opened();
         prop_oneof![
             target.clone().prop_map(Message::Open),
-            target.prop_map(Message::Opened),
+            (target, any::<bool>()).prop_map(|(bound, is_held)| Message::Opened { bound, is_held }),
             (prop::sample::select(&Reason::ALL[..]), "[ -~]{0,200}")
                 .prop_map(|(reason, text)| Message::Refused(reason, text)),
             (prop::option::of(0..u64::MAX), any::<u64>(), "[a-zäöü]{0,80}", any::<[bool; 2]>())
@@ -375,13 +388,13 @@ mod tests {
                 .prop_map(|(left_out, kept)| Message::Done { left_out, kept }),
             Just(Message::Alive),
             Just(Message::Have(Have::Same)),
-            (opened(), any::<[bool; 2]>(), prop::option::of(any::<([u8; 4], [u8; 16])>()))
-                .prop_map(|(target, [is_eager, is_datagrams], client)| {
+            (opened(), any::<[bool; 3]>(), prop::option::of(any::<([u8; 4], [u8; 16])>()))
+                .prop_map(|(target, [is_eager, is_datagrams, is_held], client)| {
                     let client = client.map(|(v4, v6)| {
                         let v6: std::net::IpAddr = v6.into();
                         ((v4, 7).into(), (v6.to_canonical(), 9).into())
                     });
-                    Message::Opening(Opening { target, is_eager, client, is_datagrams })
+                    Message::Opening(Opening { target, is_eager, client, is_datagrams, is_held })
                 }),
         ]
     }
@@ -417,7 +430,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(
-            kind in 0u8..11, bytes in prop::collection::vec(any::<u8>(), 0..600),
+            kind in 0u8..12, bytes in prop::collection::vec(any::<u8>(), 0..600),
         ) {
             let bytes = [&[kind], &bytes[..]].concat();
             match Message::decode(&bytes) {

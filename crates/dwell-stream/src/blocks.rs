@@ -29,6 +29,9 @@ const BLOCKS_MAX: usize = 1024;
 const SPARE_MAX: usize = 4;
 /// A block that is not full is compressed from this length on if the link is busy, in bytes.
 const OPEN_COMPRESS_MIN: usize = 2 << 10;
+/// Without an idle history a stream that never is idle lets go of its history this often: a receiver that is short
+/// of memory can leave it to others then.
+const HISTORY_NS_MAX: u64 = 1_000_000_000;
 
 /// The queue of blocks of one sender.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ pub(crate) struct Blocks {
     context: Option<SenderContext>,
     /// True if either is kept while nothing waits.
     idle_history: bool,
+    /// The time from which the history goes back, if it is let go of now and then.
+    history_since: Option<Instant>,
     /// The time since which the transport has what it was offered, until it reports how much it
     /// took.
     offered_at: Option<Instant>,
@@ -108,6 +113,7 @@ impl Blocks {
             history: History::default(),
             context: (window_log > 0).then(|| SenderContext::new(window_log)),
             idle_history: config.idle_history,
+            history_since: None,
             offered_at: None,
             depth: Depth::new(config),
             write_blocked: false,
@@ -293,6 +299,10 @@ impl Blocks {
         self.steering.link.holds(len);
     }
 
+    pub(crate) fn hold_idle_history(&mut self) {
+        self.idle_history = true;
+    }
+
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
         let job = self.choose_job(now);
         if job.is_some() {
@@ -341,7 +351,7 @@ impl Blocks {
             }
             _ => None,
         };
-        let history = self.history_for(at, refers);
+        let history = self.history_for(now, at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };
         // The header of a compressed block is two bytes longer.
@@ -358,12 +368,12 @@ impl Blocks {
     }
 
     /// Returns the history that the block at this place of the queue may refer to.
-    fn history_for(&mut self, at: usize, refers: bool) -> Vec<u8> {
+    fn history_for(&mut self, now: Instant, at: usize, refers: bool) -> Vec<u8> {
         let mut history = std::mem::take(&mut self.spare_history);
         history.clear();
         if self.with_history {
             for at in 0..=at {
-                self.decide_to_keep(at);
+                self.decide_to_keep(now, at);
             }
             let part = self.queue[at].part;
             if refers && part.kept == Some(true) {
@@ -376,11 +386,17 @@ impl Blocks {
 
     /// Decides if later blocks may refer to the one at this place of the queue. It is called for
     /// all blocks in order, as the history must not have gaps.
-    fn decide_to_keep(&mut self, at: usize) {
+    fn decide_to_keep(&mut self, now: Instant, at: usize) {
         let Waiting { part, state } = &mut self.queue[at];
         let (None, State::Raw(bytes) | State::Final(bytes)) = (part.kept, &*state) else { return };
         // Blocks that are not even tried don't look for repetitions either.
-        let kept = self.steering.keeps_history() && matches!(state, State::Raw(_));
+        let mut kept = self.steering.keeps_history() && matches!(state, State::Raw(_));
+        if !self.idle_history {
+            let since = self.history_since.get_or_insert(now);
+            if now.since_ns(*since) >= HISTORY_NS_MAX {
+                (*since, kept) = (now, false);
+            }
+        }
         part.kept = Some(kept);
         match kept {
             true => self.history.keep(part.start, &bytes[ROOM..]),
@@ -449,7 +465,7 @@ impl Blocks {
         }
         if let Some(at) = self.next_to_go(now) {
             if self.with_history {
-                self.decide_to_keep(at);
+                self.decide_to_keep(now, at);
             }
             if let Some(block) = self.queue.remove(at) {
                 self.frame(block);

@@ -51,7 +51,8 @@ pub struct Config {
     /// hold 192 KiB more then. Default true.
     pub history: bool,
     /// True if what blocks refer to is held while nothing waits, too, so that an answer may refer to the
-    /// one before it; at both ends. An idle stream holds nothing otherwise. Default true.
+    /// one before it; at both ends. Otherwise an idle stream holds nothing, and once in a second neither does one that is
+    /// busy. Default true.
     pub idle_history: bool,
     /// The binary logarithm of the window of a running context, 15 to 23, to which [`Strategy::Hull`] may let blocks
     /// refer instead of to a history: so also repetitions megabytes ago are found, at less work, but all at one level

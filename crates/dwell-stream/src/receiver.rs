@@ -196,6 +196,11 @@ impl Receiver {
         self.output.capacity() + self.payload.capacity() + early + self.history.capacity()
     }
 
+    /// Returns the part of [`Receiver::held`] for what later blocks may refer to.
+    pub fn history_bytes(&self) -> usize {
+        self.history.capacity()
+    }
+
     /// Returns the bytes that are missing of the block that is coming, or zero if none is, or the length of
     /// none is known.
     pub fn missing(&self) -> usize {

@@ -176,6 +176,14 @@ impl Sender {
         }
     }
 
+    /// Holds what blocks refer to while nothing waits, too, from now on, as with [`Config::idle_history`]; for a
+    /// sender that is notified later that its receiver has room for it.
+    pub fn hold_idle_history(&mut self) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.hold_idle_history();
+        }
+    }
+
     /// Takes the link to be full, and `rate` (bytes a second) to be what it carries of this stream, until
     /// that is measured. For a stream that begins on a link that others are known to fill: without it
     /// the stream sends as much as the transport holds as it is, before it notices that it should

@@ -328,6 +328,40 @@ fn an_idle_stream_has_no_history() {
     assert!((1..=192 << 10).contains(&history_of_an_idle_stream(&config)));
 }
 
+/// A receiver that is short of memory can stop where nothing that comes refers to what came.
+#[test]
+fn a_busy_stream_lets_go_of_its_history_now_and_then() {
+    let config = Config { idle_history: false, ..referring() };
+    let mut held = Sender::new(&config).unwrap();
+    held.hold_idle_history();
+    for (mut sender, lets_go) in [(Sender::new(&config).unwrap(), true), (held, false)] {
+        let mut receiver = Receiver::new(Limits::in_order());
+        let (mut compressors, mut decompressors) = (Compressors::new(), Decompressors::new());
+        let (data, mut now) = (text(600_000), Instant::ZERO);
+        let (mut rest, mut times, mut got) = (&data[..], 0, Vec::new());
+        while !rest.is_empty() {
+            now = now + 1_000_000;
+            rest = &rest[sender.accept(rest)..];
+            let wire = sender.wire(now);
+            let (len, refused) = (wire.len().min(25), wire.len() > 25);
+            let before = receiver.history_bytes();
+            receiver.feed(&wire[..len], &mut decompressors).unwrap();
+            times += u32::from(before > 0 && receiver.history_bytes() == 0);
+            got.extend_from_slice(receiver.data());
+            receiver.consume(receiver.data().len());
+            sender.wrote(now, len);
+            if refused {
+                sender.blocked(now);
+            }
+            sender.compress(&mut compressors, || now);
+        }
+        let seconds = now.as_ns() / 1_000_000_000;
+        let expected = if lets_go { 1..=seconds } else { 0..=0 };
+        assert!(seconds > 1 && expected.contains(&times.into()), "{times} in {seconds} s");
+        assert!(data.starts_with(&got) && sender.stats().referring_blocks > 50);
+    }
+}
+
 /// Ten thousands of connections are idle most of the time.
 #[test]
 fn an_idle_receiver_holds_nothing() {

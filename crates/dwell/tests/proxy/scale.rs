@@ -1,6 +1,6 @@
 //! More streams than there is memory for buffers.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::thread;
@@ -11,11 +11,13 @@ use rustix::event::epoll;
 use crate::load::may_open;
 use crate::pair::{Pair, Process, assert_same, echo, exchange, mixture, serve, wait_until};
 
+/// Room for one that moves something, in each direction.
+const LITTLE: [&str; 2] = ["--memory-max", "3MiB"];
+
 /// Room for one that moves something, in each direction: they take turns, and idle ones need none.
 #[test]
 fn many_streams_share_the_room_of_one() {
-    let little = ["--memory-max", "3MiB"];
-    let pair = Pair::new(echo(), &little, &little);
+    let pair = Pair::new(echo(), &LITTLE, &LITTLE);
     let [ingress, _] = pair.statuses();
     assert_eq!(ingress.streams.max, 32);
     // Each has said something, and holds nothing any more.
@@ -45,25 +47,83 @@ fn many_streams_share_the_room_of_one() {
     wait_until("all are over", || pair.statuses().iter().all(|s| s.streams.finished == 24));
 }
 
-/// One that never ends does not keep the room for itself.
+/// Streams that never end do not keep the room for themselves, with little memory at both ends.
 #[test]
-fn a_greedy_stream_leaves_its_room_to_others() {
-    let target = serve(|mut stream| {
-        let mut first = [0];
-        if stream.read_exact(&mut first).is_err() || first != *b"g" {
-            let _ = stream.write_all(b"small");
-            return;
+fn greedy_streams_leave_their_room_to_others() {
+    greedy_and_small(&LITTLE);
+}
+
+/// At the other end nobody waits, so that nothing makes its sender pause, and there is always something for their
+/// program.
+#[test]
+fn greedy_streams_leave_their_room_where_only_the_receiver_is_short() {
+    greedy_and_small(&REFERS);
+}
+
+/// What was sent may be referred to later only if the receiver has room for it, too.
+#[test]
+fn idle_streams_leave_their_room_where_only_the_receiver_is_short() {
+    let pair = Pair::new(texts(), &REFERS, &LITTLE);
+    let streams = [(); 4].map(|()| connect(&pair));
+    thread::scope(|scope| {
+        for mut stream in &streams {
+            scope.spawn(move || {
+                stream.write_all(b"t").unwrap();
+                let mut left = TEXT_BYTES;
+                while left > 0 {
+                    left -= read_slowly(stream).unwrap();
+                }
+            });
         }
-        let zeros = vec![0; 1 << 16];
-        while stream.write_all(&zeros).is_ok() {}
     });
-    let little = ["--memory-max", "3MiB"];
-    let pair = Pair::new(target, &little, &little);
-    let mut greedy = pair.connect();
-    greedy.write_all(b"g").unwrap();
-    let mut taken = greedy.try_clone().unwrap();
-    let reader = thread::spawn(move || while taken.read(&mut [0; 1 << 16]).is_ok_and(|n| n > 0) {});
-    wait_until("it has the room", || pair.statuses()[0].rx.bytes > 4 << 20);
+    assert!(pair.statuses()[0].streams.open >= 4);
+}
+
+/// Compresses so that blocks refer to earlier ones.
+const REFERS: [&str; 2] = ["--codec", "zstd:3"];
+
+/// Connects as a program with little room does.
+fn connect(pair: &Pair) -> TcpStream {
+    let stream = pair.connect();
+    socket2::SockRef::from(&stream).set_recv_buffer_size(1 << 14).unwrap();
+    stream
+}
+
+/// Reads as if the rest of the way were slow, so that compressing pays.
+fn read_slowly(mut stream: &TcpStream) -> io::Result<usize> {
+    thread::sleep(Duration::from_millis(4));
+    stream.read(&mut [0; 1 << 14])
+}
+
+/// The length of a text that does not fit into the buffers of connections.
+const TEXT_BYTES: usize = 8 << 20;
+
+/// Answers each byte: "g" with text without end, "t" with some, and others with a word.
+fn texts() -> SocketAddr {
+    serve(|mut stream| {
+        let mut asked = [0];
+        while stream.read_exact(&mut asked).is_ok() {
+            let text = dwell_lab::corpus::text(TEXT_BYTES, 1);
+            match &asked {
+                b"g" => while stream.write_all(&text).is_ok() {},
+                b"t" => drop(stream.write_all(&text)),
+                _ => return drop(stream.write_all(b"small")),
+            }
+        }
+    })
+}
+
+/// Two that never end, whose program pauses after each read, and small ones beside them.
+fn greedy_and_small(egress: &[&str]) {
+    let pair = Pair::new(texts(), egress, &LITTLE);
+    // One of them may hold what it refers to while it is idle.
+    let greedy = [(); 2].map(|()| connect(&pair));
+    let readers = greedy.each_ref().map(|stream| {
+        let mut stream = stream.try_clone().unwrap();
+        stream.write_all(b"g").unwrap();
+        thread::spawn(move || while read_slowly(&stream).is_ok_and(|len| len > 0) {})
+    });
+    wait_until("they have the room", || pair.statuses()[0].rx.bytes > 12 << 20);
     for _ in 0..2 {
         let mut small = pair.connect();
         small.write_all(b"s").unwrap();
@@ -71,9 +131,11 @@ fn a_greedy_stream_leaves_its_room_to_others() {
         small.read_to_end(&mut got).unwrap();
         assert_eq!(got, b"small");
     }
-    assert!(pair.statuses()[0].streams.open >= 1, "the greedy one goes on");
-    crate::pair::reset(greedy);
-    reader.join().unwrap();
+    assert!(pair.statuses()[0].streams.open >= 2, "the greedy ones go on");
+    for stream in greedy {
+        stream.shutdown(Shutdown::Both).unwrap();
+    }
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
 /// Ten thousand at once, of which as many are open at a time as 20,000 descriptors allow: all are served, and an
