@@ -19,10 +19,13 @@ const KEPT_BYTES: i32 = 4 << 20;
 /// From now on large blocks go back to the system as soon as they are free. To be called before other threads are there.
 pub fn give_back_large() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it sets numbers of the allocator, under its lock; they are in the range that it allows, or it ignores them.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
+    for (what, bytes) in
+        [(libc::M_MMAP_THRESHOLD, LARGE_BYTES), (libc::M_TRIM_THRESHOLD, KEPT_BYTES)]
+    {
+        // SAFETY: it sets a number of the allocator, under its lock; it is in the range that it allows, or it ignores it.
+        unsafe {
+            libc::mallopt(what, bytes);
+        }
     }
     #[cfg(not(target_env = "gnu"))]
     let _ = (LARGE_BYTES, KEPT_BYTES);
