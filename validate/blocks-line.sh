@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # One run of the dumbbell with a scheme in ns-2 as one line: CASE SCHEME FLOWS SEED THROUGHPUT_MBPS COMPRESSIONS
 #
-#     validate/blocks-line.sh LIBRARY CASE SCHEME FLOWS SEED
+#     validate/blocks-line.sh LIBRARY CASE SCHEME FLOWS SEED [WORD...]
 #
-# The cases are the networks of crates/dwell-sim/examples/against_ns2/blocks.rs.
+# The cases are the networks of crates/dwell-sim/tests/ns2/reference/blocks.rs; the words go to dumbbell.tcl.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 case $2 in
     paper) network=() ;;
     buffers20) network=(limit=20) ;;
+    buffers23) network=(limit=23) ;;
+    buffers100) network=(limit=100 coredelay=0.009) ;;
     buffers120) network=(limit=120) ;;
     rates) network=(access=83e6 edge=70e6 core=110e6) ;;
     delays) network=(accessdelay=0.0007 edgedelay=0.0013 coredelay=0.0231 back=0.05) ;;
@@ -25,7 +27,7 @@ case $3 in
     edge10) scheme=("library=$1" block=10 group=2 ratio=0.5) ;;
     *) echo "no scheme \"$3\"" >&2; exit 2 ;;
 esac
-ns "$here/dumbbell.tcl" flows="$4" seed="$5" "${network[@]}" "${scheme[@]}" |
+ns "$here/dumbbell.tcl" flows="$4" seed="$5" "${network[@]}" "${scheme[@]}" "${@:6}" |
     awk -v network="$2" -v scheme="$3" -v flows="$4" -v seed="$5" '
         { value[$1] = $2 }
         END { print network, scheme, flows, seed, value["throughput_mbps"], value["compressions"] + 0 }'

@@ -16,13 +16,16 @@
 # comes back after back=0.022 seconds. Then the number of compressions between `from` and `seconds`
 # is printed too.
 #
+# With records=FILE it writes a line for each packet or block that leaves an ingress before `seconds`, made by
+# packets.awk: INGRESS TIME_S FLOW NUMBER BYTES
+#
 # Prints the throughput, which is what was acknowledged between `from` and `seconds`, at 1500
 # bytes a packet, and the number of data packets sent in all.
 
 source [file join [file dirname [info script]] common.tcl]
 array set p [parameters {flows 9 seed 1 from 10 seconds 30 limit 50
     access 100e6 edge 100e6 core 200e6 accessdelay 0.001 edgedelay 0.003 coredelay 0.005
-    packet 1500 back 0.022 library "" block 5 lead 5 group 1 ratio 0.6} $argv]
+    packet 1500 back 0.022 library "" block 5 lead 5 group 1 ratio 0.6 records ""} $argv]
 if {$p(library) ne ""} {
     load $p(library) Blocks
     # What a class binds it has to have.
@@ -69,6 +72,20 @@ proc restore {a b} {
     set restorer [new BlockRestorer]
     $restorer target [[$link set ttl_] target]
     [$link set ttl_] target $restorer
+}
+
+# Lets the packets that leave a queue go to the records, with times of 15 digits.
+proc record {a b} {
+    global ns records
+    if {$records eq ""} {
+        return
+    }
+    set link [$ns link $a $b]
+    $link trace $ns $records
+    foreach event {enq drp rcv} {
+        [$link set ${event}T_] detach
+    }
+    [$link set deqT_] tagged 1
 }
 
 proc return_lost {a b} {
@@ -118,7 +135,7 @@ proc note_acknowledged {} {
 }
 
 proc finish {} {
-    global p tcp before compressions_before
+    global p tcp before compressions_before records
     set packets 0
     set sent 0
     set squares 0.0
@@ -135,11 +152,19 @@ proc finish {} {
     if {$p(library) ne ""} {
         result compressions [expr {[compressions] - $compressions_before}]
     }
+    if {$records ne ""} {
+        close $records
+    }
     exit 0
 }
 
 seed_streams $p(seed)
 set ns [new Simulator]
+set records ""
+if {$p(records) ne ""} {
+    set filter [file join [file dirname [info script]] packets.awk]
+    set records [open "|awk -f $filter > $p(records)" w]
+}
 set core1 [$ns node]
 set core2 [$ns node]
 link $core1 $core2 $p(core) $p(coredelay)
@@ -147,6 +172,7 @@ for {set i 0} {$i < 3} {incr i} {
     set ingress($i) [$ns node]
     set egress($i) [$ns node]
     ingress_link $ingress($i) $core1 $p(edge) $p(edgedelay)
+    record $ingress($i) $core1
     link $core2 $egress($i) $p(edge) $p(edgedelay)
 }
 if {$p(library) ne ""} {

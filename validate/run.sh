@@ -14,12 +14,17 @@ flow_counts="9 27 63 99 150 198 249 300"
 block_seeds=$(seq 1 6)
 block_flow_counts="9 30 45 99 198 300"
 other_cases="buffers20 buffers120 rates delays sizes"
+# NETWORK SCHEME FLOWS SEED SECONDS: runs that are compared packet by packet.
+packet_runs=("paper flow5 9 1 12" "paper edge5 30 1 12" "paper flow10 99 1 12" "paper flow5 198 1 8"
+    "paper edge10 300 1 8" "paper packet 120 1 8" "paper edge10 99 1 30" "buffers23 flow5 60 1 10"
+    "buffers100 flow5 150 1 8" "sizes edge10 45 1 8" "delays edge10 100 1 8" "rates edge5 60 1 8")
 if [ "${2:-}" = --quick ]; then
     seeds="1 2 3"
     flow_counts="9 99 300"
     block_seeds="1 2"
     block_flow_counts="99"
     other_cases="rates"
+    packet_runs=("paper edge10 99 1 4" "sizes edge10 45 1 2")
 fi
 compare=(cargo run -q --manifest-path "$here/../Cargo.toml" --release -p dwell-sim
     --example against_ns2 --)
@@ -69,11 +74,6 @@ dumbbell() {
 # The schemes that compress blocks, by a queue of our own for ns-2; it takes most of the time.
 blocks() {
     local scheme flows seed case
-    "$here/ns2-blocks/build.sh" "$out" || {
-        echo "the queue for ns-2 can't be built: blocks are not compared"
-        failed=1
-        return
-    }
     for flows in $block_flow_counts; do
         for seed in $block_seeds; do
             for scheme in none flow5 edge5 flow10 edge10; do
@@ -94,11 +94,33 @@ blocks() {
     compare "dumbbell, blocks: throughput and compressions" blocks "$out/blocks.txt"
 }
 
+# The same packet by packet: whatever leaves an ingress.
+packets() {
+    local run network scheme flows seed seconds file words=()
+    : >"$out/packets-runs.txt"
+    for run in "${packet_runs[@]}"; do
+        read -r network scheme flows seed seconds <<<"$run"
+        file=$out/packets-$network-$scheme-$flows-$seed.records
+        words+=("$network" "$scheme" "$flows" "$seed" "$seconds" "$file")
+        echo "$out/libblocks.so $network $scheme $flows $seed from=0 seconds=$seconds records=$file" \
+            >>"$out/packets-runs.txt"
+    done
+    xargs -P "$(nproc)" -L 1 -a "$out/packets-runs.txt" "$here/blocks-line.sh" >"$out/packets.txt"
+    compare "dumbbell, blocks: packet by packet" packets "${words[@]}"
+    rm -f "$out"/packets-*.records
+}
+
 random_numbers
 # The paper's traffic, then traffic whose arrivals do not coincide with ends of transmissions.
 parking 2 30 1000 60 1 2
 parking 4 30 1000 60 1 2
 parking 4 10 20 61 1 2
 dumbbell
-blocks
+if "$here/ns2-blocks/build.sh" "$out"; then
+    blocks
+    packets
+else
+    echo "the queue for ns-2 can't be built: blocks are not compared"
+    failed=1
+fi
 exit "$failed"

@@ -4,62 +4,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use dwell_sim::World;
-use dwell_sim::library;
-use dwell_sim::scenario::{Options, Point, Setting, Value};
-
 use crate::Agreement;
 use crate::mean::Mean;
+use crate::reference::blocks::{Case, Run, measure, parse_run};
 
 /// The largest accepted difference of mean throughputs, as a share of ns-2's.
 const THROUGHPUT_MAX: f64 = 0.01;
 /// The largest accepted difference of mean numbers of compressions.
 const COMPRESSIONS_MAX: f64 = 0.05;
 
-/// A scheme by its name in the file: its label in the scenario of the paper's Fig. 3.
-const SCHEMES: [(&str, &str); 6] = [
-    ("none", "Nocomp"),
-    ("packet", "Packet"),
-    ("flow5", "Flow, m = 5"),
-    ("edge5", "Edge, m = 5"),
-    ("flow10", "Flow, m = 10"),
-    ("edge10", "Edge, m = 10"),
-];
-
-/// The networks by their names in the file, and what they change in the scenario; `validate/blocks-line.sh` has the
-/// same for ns-2.
-const CASES: [(&str, &[&str]); 6] = [
-    ("paper", &[]),
-    ("buffers20", &["topology.buffer_packets=20"]),
-    ("buffers120", &["topology.buffer_packets=120"]),
-    (
-        "rates",
-        &[
-            "topology.access_rate=\"83mbit\"",
-            "topology.edge_rate=\"70mbit\"",
-            "topology.core_rate=\"110mbit\"",
-        ],
-    ),
-    (
-        "delays",
-        &[
-            "topology.access_delay=\"700us\"",
-            "topology.edge_delay=\"1300us\"",
-            "topology.core_delay=\"23100us\"",
-            "topology.resend_after=\"50ms\"",
-        ],
-    ),
-    ("sizes", &["traffic.packet_bytes=576", "scheme.n=8"]),
-];
-
-/// A run: Mbit/s, and the number of compressions.
-type Run = (f64, f64);
-
-/// ns-2's runs with their seeds, by case, scheme and number of flows.
-type Runs = BTreeMap<(String, String, usize), Vec<(u64, Run)>>;
-
-/// The precision with which ns-2's script prints.
-const DIGITS: f64 = 1e-4;
+/// ns-2's runs with their seeds, by case.
+type Runs = BTreeMap<Case, Vec<(u64, Run)>>;
 
 /// Reads lines `CASE SCHEME FLOWS SEED MBPS COMPRESSIONS` of ns-2, runs the same here with the same seeds, and
 /// compares, with each of these orders of ties.
@@ -71,12 +26,12 @@ pub(crate) fn run(file: &str, orders: &[&str]) -> Agreement {
     );
     let mut near = !runs.is_empty();
     let (mut equal, mut all) = (0, 0);
-    for ((case, scheme, flows), there) in &runs {
-        let of = format!("{case:>10} {scheme:>7} {flows:>5}");
+    for (case, there) in &runs {
+        let of = format!("{:>10} {:>7} {:>5}", case.network, case.scheme, case.flows);
         let values: Vec<Run> = there.iter().map(|&(_, run)| run).collect();
         print_line(&format!("{of} {:>8}", "in ns-2"), &values, &values);
-        for &ties in orders.iter().filter(|&&ties| ties == "ns-2" || case == "paper") {
-            let point = point(case, scheme, *flows, ties)?;
+        for &ties in orders.iter().filter(|&&ties| ties == "ns-2" || case.network == "paper") {
+            let point = case.point(&[&format!("run.ties=\"{ties}\"")])?;
             let seeds = there.iter().map(|&(seed, _)| seed);
             let here = seeds.map(|seed| measure(&point, seed)).collect::<Result<Vec<_>, _>>()?;
             let is_near = print_line(&format!("{of} {ties:>8}"), &here, &values);
@@ -102,42 +57,7 @@ pub(crate) fn run(file: &str, orders: &[&str]) -> Agreement {
 
 /// Returns the number of runs that are the same.
 fn equals(here: &[Run], there: &[Run]) -> usize {
-    let same = |(one, other): &(&Run, &Run)| (one.0 - other.0).abs() < DIGITS && one.1 == other.1;
-    here.iter().zip(there).filter(same).count()
-}
-
-fn point(
-    case: &str,
-    scheme: &str,
-    flows: usize,
-    ties: &str,
-) -> Result<Point, Box<dyn std::error::Error>> {
-    let Some((_, changes)) = CASES.iter().find(|(name, _)| *name == case) else {
-        return Err(format!("\"{case}\" is no case").into());
-    };
-    let Some((_, label)) = SCHEMES.iter().find(|(name, _)| *name == scheme) else {
-        return Err(format!("\"{scheme}\" is no scheme").into());
-    };
-    let mut settings = vec![
-        format!("topology.flows={flows}").parse::<Setting>()?,
-        format!("run.ties=\"{ties}\"").parse()?,
-        "traffic.random=\"ns-2\"".parse()?,
-    ];
-    for change in *changes {
-        settings.push(change.parse()?);
-    }
-    let [entry] = library::find("yoshino/fig-3")[..] else { return Err("no scenario".into()) };
-    let scenario =
-        entry.read(&Options { settings, is_quick: false }).map_err(|e| format!("{e}"))?;
-    let wanted = |point: &Point| matches!(point.value("label"), Some(Value::Text(text)) if text.as_str() == *label);
-    let point = scenario.points.into_iter().find(wanted);
-    point.ok_or_else(|| format!("the scenario has no {label}").into())
-}
-
-fn measure(point: &Point, seed: u64) -> Result<Run, Box<dyn std::error::Error>> {
-    let metrics = World::new(&point.plan, seed)?.run().metrics();
-    let get = |name: &str| metrics.get(name).copied().unwrap_or(f64::NAN);
-    Ok((get("throughput_bps") / 1e6, get("compressions")))
+    here.iter().zip(there).filter(|(here, there)| here.is_same(there)).count()
 }
 
 /// Prints a line; returns true if the means are near enough to ns-2's.
@@ -153,7 +73,8 @@ fn print_line(of: &str, here: &[Run], there: &[Run]) -> bool {
         let deviation = if are_none { 0.0 } else { 100.0 * deviation };
         format!("{:>9.2} ± {:>6.2} {deviation:>7.2}%", ours.mean, ours.half_width)
     };
-    let cells = [cell(|run| run.0, THROUGHPUT_MAX), cell(|run| run.1, COMPRESSIONS_MAX)];
+    let cells =
+        [cell(|run| run.mbps, THROUGHPUT_MAX), cell(|run| run.compressions, COMPRESSIONS_MAX)];
     let equal = format!("{} of {}", equals(here, there), there.len());
     println!("{of} {} {} {equal:>9}", cells[0], cells[1]);
     near
@@ -162,15 +83,8 @@ fn print_line(of: &str, here: &[Run], there: &[Run]) -> bool {
 fn read(text: &str) -> Result<Runs, Box<dyn std::error::Error>> {
     let mut runs = Runs::new();
     for line in text.lines() {
-        let [case, scheme, flows, seed, mbps, compressions] =
-            line.split_ascii_whitespace().collect::<Vec<_>>()[..]
-        else {
-            let form = "CASE SCHEME FLOWS SEED MBPS COMPRESSIONS";
-            return Err(format!("\"{line}\" is not {form}").into());
-        };
-        let run = (seed.parse()?, (mbps.parse()?, compressions.parse()?));
-        let of = (case.to_owned(), scheme.to_owned(), flows.parse()?);
-        runs.entry(of).or_default().push(run);
+        let (case, seed, run) = parse_run(line)?;
+        runs.entry(case).or_default().push((seed, run));
     }
     Ok(runs)
 }

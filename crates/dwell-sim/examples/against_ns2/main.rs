@@ -7,6 +7,7 @@
 //! against_ns2 parking RELAYS SECONDS LIMIT PEAK (SEED FILE)...
 //! against_ns2 dumbbell FILE
 //! against_ns2 blocks FILE [ns-2|jitter|random]...
+//! against_ns2 packets (CASE SCHEME FLOWS SEED SECONDS FILE)...
 //! against_ns2 speed plain|none|packet|dumbbell|chumq SEED [counts]
 //! ```
 //!
@@ -20,6 +21,7 @@ mod blocks;
 mod dumbbell;
 mod mean;
 mod numbers;
+mod packets;
 mod parking;
 #[path = "../../tests/ns2/reference/mod.rs"]
 mod reference;
@@ -39,9 +41,11 @@ fn main() -> ExitCode {
         ["dumbbell", file] => dumbbell::run(file),
         ["blocks", file] => blocks::run(file, &["ns-2", "jitter", "random"]),
         ["blocks", file, ref orders @ ..] => blocks::run(file, orders),
+        ["packets", ref runs @ ..] => packets::run(runs),
         ["speed", workload, seed] => speed::run(workload, seed, false),
         ["speed", workload, seed, "counts"] => speed::run(workload, seed, true),
-        _ => Err("numbers, parking, dumbbell, blocks or speed? See the top of the source".into()),
+        _ => Err("numbers, parking, dumbbell, blocks, packets or speed? See the top of the source"
+            .into()),
     };
     match agreement {
         Ok(true) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@
 //!     records=parking-4.txt
 //! ```
 
+mod blocks;
 mod reference;
 
 use dwell_base::Rate;

@@ -2,7 +2,8 @@
 //!
 //! [`records`] reads what `validate/parking.tcl` wrote, [`parking`] is that network as a plan, and
 //! [`compare`] runs it with the same streams and says which packets fared differently. [`dumbbell`]
-//! is the network of `validate/dumbbell.tcl`, for means over seeds.
+//! is the network of `validate/dumbbell.tcl`, for means over seeds; [`blocks`] is the same with schemes that compress
+//! blocks, for run by run and packet by packet.
 
 #![allow(
     dead_code,
@@ -10,6 +11,7 @@
     reason = "each program that has this module uses a part of it"
 )]
 
+pub mod blocks;
 pub mod compare;
 pub mod dumbbell;
 pub mod parking;

@@ -1,0 +1,200 @@
+//! The network of `validate/dumbbell.tcl` with schemes that compress blocks, as points of the scenario of the paper's
+//! Fig. 3, with ns-2's start times; ns-2's runs of it, and its packets.
+
+use dwell_sim::library;
+use dwell_sim::scenario::{Options, Point, Setting, Value};
+use dwell_sim::world::{Seen, Sighting, What, World};
+use thiserror::Error;
+
+/// A scheme by its name in files: its label in the scenario.
+const SCHEMES: [(&str, &str); 6] = [
+    ("none", "Nocomp"),
+    ("packet", "Packet"),
+    ("flow5", "Flow, m = 5"),
+    ("edge5", "Edge, m = 5"),
+    ("flow10", "Flow, m = 10"),
+    ("edge10", "Edge, m = 10"),
+];
+
+/// The networks by their names in files, and what they change in the scenario; `validate/blocks-line.sh` has the
+/// same for ns-2.
+const CASES: [(&str, &[&str]); 8] = [
+    ("paper", &[]),
+    ("buffers20", &["topology.buffer_packets=20"]),
+    ("buffers23", &["topology.buffer_packets=23"]),
+    ("buffers100", &["topology.buffer_packets=100", "topology.core_delay=\"9ms\""]),
+    ("buffers120", &["topology.buffer_packets=120"]),
+    (
+        "rates",
+        &[
+            "topology.access_rate=\"83mbit\"",
+            "topology.edge_rate=\"70mbit\"",
+            "topology.core_rate=\"110mbit\"",
+        ],
+    ),
+    (
+        "delays",
+        &[
+            "topology.access_delay=\"700us\"",
+            "topology.edge_delay=\"1300us\"",
+            "topology.core_delay=\"23100us\"",
+            "topology.resend_after=\"50ms\"",
+        ],
+    ),
+    ("sizes", &["traffic.packet_bytes=576", "scheme.n=8"]),
+];
+
+/// A reason why ns-2's runs can't be compared.
+#[derive(Debug, Error)]
+pub enum BlocksError {
+    /// A line of another form.
+    #[error("\"{0}\" is not {1}")]
+    Form(String, &'static str),
+    /// A network, a scheme or a setting that is not there.
+    #[error("there is no {0}")]
+    Unknown(String),
+    /// The network can't be simulated.
+    #[error(transparent)]
+    Plan(#[from] dwell_sim::plan::PlanError),
+}
+
+/// What is run: a network with a scheme and a number of flows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Case {
+    /// The name of the network.
+    pub network: String,
+    /// The name of the scheme.
+    pub scheme: String,
+    /// The number of flows.
+    pub flows: usize,
+}
+
+/// Throughput and compressions of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Run {
+    /// Throughput.
+    pub mbps: f64,
+    /// Number of compressions.
+    pub compressions: f64,
+}
+
+/// The precision with which ns-2's script prints Mbit/s.
+const DIGITS: f64 = 1e-4;
+
+impl Run {
+    /// Returns true if both are the same run, as far as ns-2's script says.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.mbps - other.mbps).abs() < DIGITS && self.compressions == other.compressions
+    }
+}
+
+/// Reads a line `NETWORK SCHEME FLOWS SEED MBPS COMPRESSIONS` of ns-2.
+///
+/// # Errors
+/// If it has another form.
+pub fn parse_run(line: &str) -> Result<(Case, u64, Run), BlocksError> {
+    let form = || BlocksError::Form(line.to_owned(), "NETWORK SCHEME FLOWS SEED MBPS COMPRESSIONS");
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [network, scheme, flows, seed, mbps, compressions] = words[..] else {
+        return Err(form());
+    };
+    let number = |word: &str| word.parse::<f64>().map_err(|_| form());
+    let flows = flows.parse().map_err(|_| form())?;
+    let case = Case { network: network.to_owned(), scheme: scheme.to_owned(), flows };
+    let run = Run { mbps: number(mbps)?, compressions: number(compressions)? };
+    Ok((case, seed.parse().map_err(|_| form())?, run))
+}
+
+impl Case {
+    /// Returns the case here, with these further settings.
+    ///
+    /// # Errors
+    /// If there is no such network, scheme or setting.
+    pub fn point(&self, settings: &[&str]) -> Result<Point, BlocksError> {
+        let unknown = |what: String| BlocksError::Unknown(what);
+        let network = CASES.iter().find(|(name, _)| *name == self.network);
+        let (_, changes) =
+            network.ok_or_else(|| unknown(format!("network \"{}\"", self.network)))?;
+        let scheme = SCHEMES.iter().find(|(name, _)| *name == self.scheme);
+        let (_, label) = scheme.ok_or_else(|| unknown(format!("scheme \"{}\"", self.scheme)))?;
+        let flows = format!("topology.flows={}", self.flows);
+        let all = [flows.as_str(), "traffic.random=\"ns-2\""].into_iter();
+        let settings = all.chain(changes.iter().copied()).chain(settings.iter().copied());
+        let settings: Result<Vec<Setting>, BlocksError> = settings
+            .map(|one| one.parse().map_err(|_| unknown(format!("setting {one}"))))
+            .collect();
+        let options = Options { settings: settings?, is_quick: false };
+        let [entry] = library::find("yoshino/fig-3")[..] else {
+            return Err(unknown("scenario yoshino/fig-3".to_owned()));
+        };
+        let scenario =
+            entry.read(&options).map_err(|errors| unknown(format!("point: {errors}")))?;
+        let has_label = |point: &Point| matches!(point.value("label"), Some(Value::Text(text)) if text.as_str() == *label);
+        let point = scenario.points.into_iter().find(has_label);
+        point.ok_or_else(|| unknown(format!("point {label}")))
+    }
+}
+
+/// Runs a point here.
+///
+/// # Errors
+/// If the network can't be simulated.
+pub fn measure(point: &Point, seed: u64) -> Result<Run, BlocksError> {
+    let metrics = World::new(&point.plan, seed)?.run().metrics();
+    let get = |name: &str| metrics.get(name).copied().unwrap_or(f64::NAN);
+    Ok(Run { mbps: get("throughput_bps") / 1e6, compressions: get("compressions") })
+}
+
+/// A packet or a block that leaves an ingress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The number of the ingress, from 0.
+    pub ingress: usize,
+    /// When, to the nanosecond.
+    pub at_ns: u64,
+    /// The flow of its first packet.
+    pub flow: usize,
+    /// The number of its first packet.
+    pub number: u64,
+    /// Its size.
+    pub bytes: u32,
+}
+
+/// Reads a line `INGRESS TIME_S FLOW NUMBER BYTES`, as `validate/packets.awk` writes it.
+///
+/// # Errors
+/// If it has another form.
+pub fn parse_leaving(line: &str) -> Result<Leaving, BlocksError> {
+    let read = || {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [ingress, at_s, flow, number, bytes] = words[..] else { return None };
+        let at_s: f64 = at_s.parse().ok().filter(|&s: &f64| (0.0..1e6).contains(&s))?;
+        Some(Leaving {
+            ingress: ingress.parse().ok()?,
+            at_ns: (at_s * 1e9).round() as u64,
+            flow: flow.parse().ok()?,
+            number: number.parse().ok()?,
+            bytes: bytes.parse().ok()?,
+        })
+    };
+    read().ok_or_else(|| BlocksError::Form(line.to_owned(), "INGRESS TIME_S FLOW NUMBER BYTES"))
+}
+
+/// Runs a point here, and shows each packet and block that leaves an ingress.
+///
+/// # Errors
+/// If the network can't be simulated.
+pub fn leaving(point: &Point, seed: u64, mut see: impl FnMut(Leaving)) -> Result<(), BlocksError> {
+    let links = &point.plan.links;
+    let ingress: Vec<Option<usize>> =
+        links.iter().map(|link| (0..3).find(|n| link.name == format!("in{}", n + 1))).collect();
+    World::new(&point.plan, seed)?.run_observed(|sighting| {
+        if let Sighting::Packet(Seen { at_ns, link, flow, bytes, what, .. }) = *sighting
+            && let Some(ingress) = ingress[link]
+            && let What::Segment { number, .. } = what
+        {
+            see(Leaving { ingress, at_ns, flow, number, bytes });
+        }
+    });
+    Ok(())
+}
