@@ -28,6 +28,9 @@ mod ticks;
 
 pub(crate) use svg::STYLE as SVG_STYLE;
 
+/// The most names of series of a chart that have a colour and a mark of their own each.
+pub const NAMES_MAX: usize = 16;
+
 /// A chart: two axes, and series of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {

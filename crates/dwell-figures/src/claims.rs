@@ -161,8 +161,8 @@ impl Claim {
         AssessedClaim { claim: self, deviation: self.deviation(), agreement: self.agreement() }
     }
 
-    /// `0.529 (0.52 to 0.54)`
-    fn show_ours(&self) -> String {
+    /// Returns our value with its ends: `0.529 (0.52 to 0.54)`
+    pub fn show_ours(&self) -> String {
         if self.ours.is_nan() {
             return NOT_RUN.to_owned();
         }

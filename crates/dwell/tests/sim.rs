@@ -200,6 +200,66 @@ fn a_scenario_can_be_shown_and_run_from_a_file() {
     assert!(run["metrics"]["r1.compressions"].as_f64().unwrap() > 0.0, "{run}");
 }
 
+#[test]
+fn runs_go_on_until_a_precision_is_reached_or_no_more_may_be() {
+    let directory = Directory::new("precision");
+    let delays = |arguments: &[&str]| {
+        let fixed = ["run", "x.toml", "--json", "--set", "scheme.preset=packet", "--precision"];
+        let output = directory.sim(&[&fixed, arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        let values = text.lines().map(|line| {
+            let run: serde_json::Value = serde_json::from_str(line).unwrap();
+            let ratio = run["point"]["compress.ratio"].as_f64().unwrap();
+            (ratio, run["metrics"]["target.delay_mean_s"].as_f64().unwrap())
+        });
+        (values.collect::<Vec<_>>(), reported(&output))
+    };
+    // Three runs of each point are within 35 % already.
+    let (wide, said) = delays(&["target.delay_mean_s=0.4"]);
+    assert_eq!(wide.len(), 6, "{said}");
+    let (narrow, said) = delays(&["target.delay_mean_s=0.2"]);
+    assert!(narrow.len() > wide.len() && !said.contains("the most that may be"), "{said}");
+    for ratio in [0.7, 0.95] {
+        let of_point = narrow.iter().filter(|(of, _)| *of == ratio).map(|(_, delay)| *delay);
+        let delays: Vec<f64> = of_point.collect();
+        let count = delays.len() as f64;
+        let mean = delays.iter().sum::<f64>() / count;
+        let variance = delays.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        // Student's t is less than this from four runs on, and not less than the normal's 1.96.
+        assert!(count >= 4.0 && 1.96 * (variance / count).sqrt() <= 0.2 * mean, "{said}");
+    }
+    let (few, said) = delays(&["target.delay_mean_s=0.0001", "--most", "4"]);
+    assert_eq!(few.len(), 8, "{said}");
+    assert!(said.contains("the most that may be"), "{said}");
+}
+
+#[test]
+fn a_trace_of_a_simulation_is_read_back_by_others() {
+    let directory = Directory::new("pcapng");
+    let output = directory.sim(&["trace", "x.toml", "--out", "x.pcapng"]);
+    assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
+    let said = reported(&output);
+    let count: u64 =
+        said.split("wrote ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(count > 1000, "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+    command.args(["trace", "analyze", "x.pcapng", "--json"]).current_dir(&directory.0);
+    let read: serde_json::Value =
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    assert_eq!(read["files"][0]["ip"]["packets"].as_u64(), Some(count));
+    assert!(read["files"][0]["trouble"].is_null(), "{}", read["files"]);
+    // Wireshark's reader, where there is one.
+    let mut command = Command::new("tshark");
+    command.args(["-r", "x.pcapng", "-T", "fields", "-e", "frame.interface_name", "-e", "ip.len"]);
+    let Ok(output) = command.current_dir(&directory.0).output() else { return };
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count() as u64, count);
+    assert!(text.lines().any(|line| line == "r1\t500"), "{text}");
+    // 500 bytes at a ratio of 0.7.
+    assert!(text.lines().any(|line| line == "r1\t350"), "{text}");
+}
+
 /// A stand-in for Python that prints what it is given.
 fn interpreter(directory: &Directory, script: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt as _;

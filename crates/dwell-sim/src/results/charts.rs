@@ -229,6 +229,8 @@ fn together<'r>(histograms: impl Iterator<Item = &'r Vec<(f64, f64)>>) -> Vec<(f
 #[cfg(test)]
 mod tests {
     use crate::results::fixture::{CODE, scenario, store};
+    use crate::results::store::Store;
+    use crate::scenario::Options;
 
     use super::*;
 
@@ -289,6 +291,31 @@ mod tests {
         assert_eq!(named(&[]), "");
         assert_eq!(full_name("", "delay"), "delay");
         assert_eq!(full_name("none", "delay"), "none: delay");
+    }
+
+    #[test]
+    fn no_figure_has_a_colour_or_a_mark_twice() {
+        let nothing = Store::default();
+        let mut most = 0;
+        for entry in crate::library::all() {
+            let scenario = entry.read(&Options::default()).unwrap();
+            let evaluation = Evaluation::new(&scenario, &nothing, CODE);
+            for figure in &scenario.figures {
+                let mut names: Vec<String> = by_series(figure, &evaluation)
+                    .iter()
+                    .flat_map(|(name, _)| {
+                        figure.y.iter().map(move |(line, _)| full_name(name, line))
+                    })
+                    .collect();
+                let all = names.len();
+                names.sort();
+                names.dedup();
+                assert_eq!(names.len(), all, "{} {}: {names:?}", scenario.id, figure.id);
+                assert!(all <= chart::NAMES_MAX, "{} {}: {all} names", scenario.id, figure.id);
+                most = most.max(all);
+            }
+        }
+        assert!(most > 5, "the figures have at most {most} names");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The papers' claims beside our results.
 
-use dwell_figures::claims::{Claim, PaperValue as Stated};
+use dwell_figures::claims::{Agreement, Claim, PaperValue as Stated};
 
 use crate::scenario::{Over, PaperValue, Scenario};
 
@@ -33,7 +33,7 @@ fn claim(paper: &PaperValue, scenario: &Scenario, evaluation: &Evaluation<'_>) -
         comment = [missing, &comment].join(": ").trim_end_matches(": ").to_owned();
     }
     let ends = ours.as_ref().and_then(|summary| ends(summary, paper.over));
-    Claim {
+    let claim = Claim {
         paper: scenario.about.paper.clone(),
         place: paper.place.clone(),
         quantity: paper.quantity.clone(),
@@ -50,6 +50,18 @@ fn claim(paper: &PaperValue, scenario: &Scenario, evaluation: &Evaluation<'_>) -
         ends_are_of_runs: paper.over != Over::Mean,
         reference: paper.reference,
         comment,
+    };
+    shorter(claim, scenario)
+}
+
+/// Says of a number that is off, if it is of the quick variant.
+fn shorter(claim: Claim, scenario: &Scenario) -> Claim {
+    match &scenario.quick {
+        Some(quick) if claim.agreement() == Agreement::Off => {
+            let comment = format!("quick ({quick}): {}", claim.comment);
+            Claim { comment: comment.trim_end_matches(": ").to_owned(), ..claim }
+        }
+        _ => claim,
     }
 }
 
@@ -72,8 +84,6 @@ fn ends(summary: &Summary, over: Over) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_figures::claims::Agreement;
-
     use crate::results::fixture::{self, CODE, store};
 
     use super::*;
@@ -100,6 +110,22 @@ mod tests {
         assert!(missing.ours.is_nan() && missing.low.is_none());
         assert_eq!(missing.comment, "its point was not run: it is rare");
         assert_eq!(missing.agreement(), Agreement::Incomparable);
+    }
+
+    #[test]
+    fn what_is_off_in_the_quick_variant_says_that_it_is_that() {
+        let mut scenario = fixture::quick();
+        let quick = Some("measure 1s for 20s".to_owned());
+        scenario.papers[0].value = Some((1e6, 1e6));
+        scenario.quick.clone_from(&quick);
+        let store = store(&scenario);
+        let comments = |scenario: &Scenario| -> Vec<String> {
+            let claims = claims(&Evaluation::new(scenario, &store, CODE));
+            claims.into_iter().map(|claim| claim.comment).collect()
+        };
+        assert_eq!(comments(&scenario), ["quick (measure 1s for 20s)", "", ""]);
+        scenario.quick = None;
+        assert_eq!(comments(&scenario), ["", "", ""]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod record;
 mod store;
 mod summary;
 mod tables;
+mod tally;
 
 pub use charts::chart;
 pub use claims::claims;
@@ -24,3 +25,4 @@ pub use record::{Run, RunRecord, Task, json};
 pub use store::{Dropped, Store, line};
 pub use summary::Summary;
 pub use tables::{csv, series_csv, table};
+pub use tally::tally;

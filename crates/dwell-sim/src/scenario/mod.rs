@@ -105,6 +105,8 @@ pub struct Scenario {
     pub series: Vec<String>,
     /// The papers' claims about its results.
     pub papers: Vec<PaperValue>,
+    /// What is shorter in the quick variant, if it is that: `measure 1s for 20s, replications 2 for 10`.
+    pub quick: Option<String>,
 }
 
 /// The description of a scenario.
@@ -238,7 +240,7 @@ fn parse(
     let figures = view::take_figures(&mut tree, errors);
     let papers = view::take_papers(&mut tree, errors);
     let about = about(&mut tree, errors);
-    run::apply_quick(&mut tree, options.is_quick, errors);
+    let quick = run::apply_quick(&mut tree, options.is_quick, errors);
     let series = run::take_series(&mut tree, errors);
     let settings = settable(&options.settings, errors);
     sweep::apply(&settings, &mut tree, &mut sweeps, errors);
@@ -248,7 +250,7 @@ fn parse(
         steps.into_iter().filter_map(|step| point(&tree, step, inputs, errors)).collect();
     refuse_unknown_conditions(&points, &figures, &papers, errors);
     refuse_unknown_series(&points, &series, errors);
-    let scenario = Scenario { id: id.to_owned(), about, points, figures, series, papers };
+    let scenario = Scenario { id: id.to_owned(), about, points, figures, series, papers, quick };
     (!scenario.points.is_empty()).then_some(scenario)
 }
 

@@ -58,9 +58,10 @@ const JITTER_NS: u64 = 1_000;
 const REPLICATIONS_MAX: u32 = 10_000;
 
 /// Puts the values of `[run.quick]` over those of `[run]` for the quick variant. Takes
-/// `[run.quick]` out in any case, so that it does not count as a difference between runs.
-pub(super) fn apply_quick(tree: &mut Table, is_quick: bool, errors: &mut Errors) {
-    let Some(quick) = tree.at("run.quick").cloned() else { return };
+/// `[run.quick]` out in any case, so that it does not count as a difference between runs. Returns what is
+/// different: `measure 1s for 20s, replications 2 for 10`.
+pub(super) fn apply_quick(tree: &mut Table, is_quick: bool, errors: &mut Errors) -> Option<String> {
+    let quick = tree.at("run.quick").cloned()?;
     if let Some(section) = Section::from(&quick, "run.quick", errors) {
         section.refuse_unknown(&["warm_up", "measure", "drain", "bin", "replications"], errors);
     }
@@ -70,13 +71,18 @@ pub(super) fn apply_quick(tree: &mut Table, is_quick: bool, errors: &mut Errors)
         .into_iter()
         .flat_map(|table| table.iter().map(|(key, value)| (key.to_owned(), value.clone())))
         .collect();
+    let mut changes = Vec::new();
     for (key, value) in values.into_iter().filter(|_| is_quick) {
+        let path = format!("run.{key}");
+        let usual = tree.at(&path).map_or_else(|| "none".to_owned(), |usual| usual.value.shown());
+        changes.push(format!("{key} {} for {usual}", value.value.shown()));
         // `run` is a table, or `run.quick` would not have been found.
-        let _ = tree.set(&format!("run.{key}"), value);
+        let _ = tree.set(&path, value);
     }
     tree.edit("run", |run| {
         run.remove("quick");
     });
+    (!changes.is_empty()).then(|| changes.join(", "))
 }
 
 /// Takes the names of the series that results keep out of `[run]`: they make no run different.

@@ -51,6 +51,7 @@ impl Kind {
                 "delayed_ack",
                 "ecn",
                 "reno_friendly",
+                "pacing_margin",
                 "bytes",
                 "rto_min",
                 "read_rate",
@@ -374,6 +375,7 @@ fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
     config.delayed_ack_ns = section.get("delayed_ack", errors, value::some_time_ns);
     config.ecn = section.or("ecn", false, errors, value::truth);
     config.reno_friendly = section.or("reno_friendly", true, errors, value::truth);
+    config.pacing_margin = section.or("pacing_margin", true, errors, value::truth);
     if let Some(least_ns) = section.get("rto_min", errors, value::some_time_ns) {
         config.rto_min_ns = least_ns;
         config.rto_max_ns = config.rto_max_ns.max(least_ns);

@@ -3,6 +3,7 @@
 //!
 //! Left out: the detection of policers (`lt_bw`).
 
+use super::config::TcpConfig;
 use super::delivery::{Rates, Sample};
 use super::maximum::Maximum;
 
@@ -65,6 +66,8 @@ pub(super) struct Acked {
 pub(super) struct Bbr {
     pub(super) rates: Rates,
     segment_bytes: f64,
+    /// What is sent of what was measured.
+    margin: f64,
     mode: Mode,
     /// Packets per second, by round.
     greatest: Maximum,
@@ -106,10 +109,11 @@ struct Aggregates {
 }
 
 impl Bbr {
-    pub(super) fn new(segment_bytes: u32, seed: u64) -> Self {
+    pub(super) fn new(config: &TcpConfig) -> Self {
         Self {
             rates: Rates::default(),
-            segment_bytes: f64::from(segment_bytes),
+            segment_bytes: f64::from(config.segment_bytes),
+            margin: if config.pacing_margin { MARGIN } else { 1.0 },
             mode: Mode::Startup,
             greatest: Maximum::default(),
             least_round_ns: u64::MAX,
@@ -133,7 +137,7 @@ impl Bbr {
             repair: Repair::None,
             conserves: false,
             aggregates: Aggregates::default(),
-            draws: seed,
+            draws: config.seed,
         }
     }
 
@@ -325,7 +329,7 @@ impl Bbr {
     fn update_pacing(&mut self, round_ns: u64) {
         let first = || HIGH_GAIN * self.window / (round_ns.max(1) as f64 / SECOND);
         let pacing = self.pacing.unwrap_or_else(first);
-        let rate = self.greatest.get() * self.gains.0 * MARGIN;
+        let rate = self.greatest.get() * self.gains.0 * self.margin;
         self.pacing = Some(if self.is_full || rate > pacing { rate } else { pacing });
     }
 

@@ -57,6 +57,8 @@ pub struct TcpConfig {
     pub rto_max_ns: u64,
     /// CUBIC is at least as fast as Reno would be (RFC 9438, section 4.3). Without that it is ns-3.37's.
     pub reno_friendly: bool,
+    /// BBR paces a hundredth below what it measured, as in Linux. Without that it is ns-3.37's.
+    pub pacing_margin: bool,
     /// Takes marks of congestion (ECN, RFC 3168) in place of losses; `NewReno` and CUBIC react to them. Not
     /// for `Sack1`.
     pub ecn: bool,
@@ -89,6 +91,7 @@ impl TcpConfig {
             rto_min_ns: 200_000_000,
             rto_max_ns: 60_000_000_000,
             reno_friendly: true,
+            pacing_margin: true,
             ecn: false,
             seed: 0,
             delayed_ack_ns: None,

@@ -93,8 +93,7 @@ impl Standard {
             acked: 0,
             phase: Phase::Open,
             window,
-            bbr: (config.flavour == Flavour::Bbr)
-                .then(|| Box::new(Bbr::new(config.segment_bytes, config.seed))),
+            bbr: (config.flavour == Flavour::Bbr).then(|| Box::new(Bbr::new(config))),
             paced_until_ns: None,
             reduced_to: 0,
             window_full: false,

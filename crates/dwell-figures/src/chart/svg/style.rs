@@ -5,8 +5,8 @@
 //! colour vision (after M. Okabe and K. Ito, "Color Universal Design"), and never alone: marks and
 //! dashes differ too.
 
-use crate::chart::Role;
 use crate::chart::svg::Px;
+use crate::chart::{NAMES_MAX, Role};
 
 pub(super) const PAPER: &str = "#ffffff";
 pub(super) const INK: &str = "#1a1a1a";
@@ -15,7 +15,7 @@ pub(super) const GRID: &str = "#e4e4e4";
 pub(super) const AXIS: &str = "#8a8a8a";
 
 /// The colours of names, on white.
-const COLOURS: [&str; 16] = [
+const COLOURS: [&str; NAMES_MAX] = [
     "#0072b2", "#d55e00", "#009e73", "#b5519b", "#b98200", "#4aa3df", "#7a4a2b", "#444444",
     "#5b3fa8", "#c2185b", "#5c8a00", "#008c95", "#e07b91", "#8c6d31", "#2f4f8f", "#9a9a9a",
 ];
@@ -145,7 +145,7 @@ impl SeriesStyle {
     }
 }
 
-const SHAPES: [fn(f64, f64) -> String; 16] = [
+const SHAPES: [fn(f64, f64) -> String; NAMES_MAX] = [
     |x, y| regular(x, y, 24, 4.6, 0),
     |x, y| polygon(x, y, &[(-4.2, -4.2), (4.2, -4.2), (4.2, 4.2), (-4.2, 4.2)]),
     |x, y| polygon(x, y, &[(0.0, -5.8), (5.4, 4.2), (-5.4, 4.2)]),
@@ -209,4 +209,25 @@ fn strokes(x: f64, y: f64, lines: &[(f64, f64, f64, f64)]) -> String {
         format!("M{} {}L{} {}", Px(x + x1), Px(y + y1), Px(x + x2), Px(y + y2))
     };
     lines.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_names_have_a_colour_or_a_mark_in_common() {
+        let styles = || (0..NAMES_MAX).map(|slot| SeriesStyle::new(slot, Role::Ours));
+        let colours: BTreeSet<_> = styles().map(SeriesStyle::colour).collect();
+        let marks: BTreeSet<String> =
+            styles().map(|style| style.mark(50.0, 50.0, MarkAt::Value)).collect();
+        assert_eq!((colours.len(), marks.len()), (NAMES_MAX, NAMES_MAX));
+        let dark = (0..NAMES_MAX).map(|slot| {
+            let at = STYLE.find(&format!(".f{slot}{{fill:")).unwrap();
+            STYLE[at..].split(['{', '}']).nth(1).unwrap()
+        });
+        assert_eq!(dark.collect::<BTreeSet<_>>().len(), NAMES_MAX);
+    }
 }

@@ -35,12 +35,21 @@ pub(super) fn write(
     Ok(())
 }
 
+/// Writes `tally.md` to a directory: how many of the papers' numbers come out, and what is known about the others.
+pub(super) fn write_tally(
+    directory: &Path,
+    evaluations: &[Evaluation<'_>],
+    command: &str,
+) -> anyhow::Result<()> {
+    replace(&directory.join("tally.md"), &results::tally(evaluations, command))
+}
+
 /// For a terminal: what papers say beside what we found.
 pub(super) fn claims_text(evaluations: &[Evaluation<'_>]) -> String {
     let all: Vec<_> = evaluations.iter().flat_map(results::claims).collect();
     match all.is_empty() {
         true => String::new(),
-        false => claims::to_table(&all).to_text(),
+        false => format!("{}\n{}\n", claims::to_table(&all).to_text(), claims::summary(&all)),
     }
 }
 

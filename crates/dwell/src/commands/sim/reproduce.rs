@@ -20,7 +20,8 @@ Examples:
   dwell sim reproduce shimamura/fig-8 --jobs 1   one figure, on one core
 
 The directory gets results.jsonl and results.csv (all runs), report.html (figures and tables beside
-the papers' numbers) and figures/*.svg. A run that is in results.jsonl already is not run again:
+the papers' numbers), tally.md (how many of these come out, and what is known about those that do not) and
+figures/*.svg. Runs of --quick are shorter than the papers': what is off in them need not be off without it. A run that is in results.jsonl already is not run again:
 to go on after an interruption, give the same command again.
 
 Exit codes:
@@ -63,6 +64,7 @@ impl Reproduce {
         let evaluations: Vec<Evaluation<'_>> =
             scenarios.iter().map(|scenario| Evaluation::new(scenario, &store, &code)).collect();
         output::write(&self.out, &evaluations, &code)?;
+        output::write_tally(&self.out, &evaluations, &self.command())?;
         let text = match self.json {
             true => output::claims_json(&evaluations)?,
             false => output::claims_text(&evaluations),
@@ -70,5 +72,11 @@ impl Reproduce {
         terminal::print(&text)?;
         terminal::note(&format!("the report is {}", self.out.join("report.html").display()));
         Ok(exit_code(ended))
+    }
+
+    /// The command that gives the same results anywhere.
+    fn command(&self) -> String {
+        let quick = if self.quick { " --quick" } else { "" };
+        format!("dwell sim reproduce {}{quick}", self.what.join(" "))
     }
 }
