@@ -61,7 +61,7 @@ fn compare(
         match next(&mut lines) {
             Ok(Some(there)) => {
                 count.there += 1;
-                count.differ += u64::from(here != there);
+                count.differ += u64::from(!here.is_same(&there));
             }
             Ok(None) => count.differ += 1,
             Err(found) => error = error.take().or(Some(found)),

@@ -48,7 +48,7 @@ fn every_packet_leaves_when_it_leaves_in_ns2() {
     let settings = ["run.warm_up=\"100ms\"", "run.measure=\"300ms\"", "run.ties=\"ns-2\""];
     let mut here = Vec::new();
     leaving(&case.point(&settings).unwrap(), 1, |packet| here.push(packet)).unwrap();
-    let differ = here.iter().zip(&there).position(|(here, there)| here != there);
+    let differ = here.iter().zip(&there).position(|(here, there)| !here.is_same(there));
     assert_eq!(differ.map(|at| (here[at], there[at])), None);
     assert_eq!(here.len(), there.len());
     let blocks = there.iter().filter(|packet| packet.bytes > 1500).count();

@@ -146,18 +146,29 @@ pub fn measure(point: &Point, seed: u64) -> Result<Run, BlocksError> {
 }
 
 /// A packet or a block that leaves an ingress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Leaving {
     /// The number of the ingress, from 0.
     pub ingress: usize,
-    /// When, to the nanosecond.
-    pub at_ns: u64,
+    /// When: here a whole number of nanoseconds, in ns-2 what 15 digits of seconds say.
+    pub at_ns: f64,
     /// The flow of its first packet.
     pub flow: usize,
     /// The number of its first packet.
     pub number: u64,
     /// Its size.
     pub bytes: u32,
+}
+
+/// What the last of 15 digits may be off, in nanoseconds.
+const DIGITS_NS: f64 = 1e-4;
+
+impl Leaving {
+    /// Returns true if both are the same, with the time to the nanosecond.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let apart_ns = (self.at_ns - other.at_ns).abs();
+        apart_ns <= 0.5 + DIGITS_NS && Self { at_ns: other.at_ns, ..*self } == *other
+    }
 }
 
 /// Reads a line `INGRESS TIME_S FLOW NUMBER BYTES`, as `validate/packets.awk` writes it.
@@ -171,7 +182,7 @@ pub fn parse_leaving(line: &str) -> Result<Leaving, BlocksError> {
         let at_s: f64 = at_s.parse().ok().filter(|&s: &f64| (0.0..1e6).contains(&s))?;
         Some(Leaving {
             ingress: ingress.parse().ok()?,
-            at_ns: (at_s * 1e9).round() as u64,
+            at_ns: at_s * 1e9,
             flow: flow.parse().ok()?,
             number: number.parse().ok()?,
             bytes: bytes.parse().ok()?,
@@ -193,7 +204,7 @@ pub fn leaving(point: &Point, seed: u64, mut see: impl FnMut(Leaving)) -> Result
             && let Some(ingress) = ingress[link]
             && let What::Segment { number, .. } = what
         {
-            see(Leaving { ingress, at_ns, flow, number, bytes });
+            see(Leaving { ingress, at_ns: at_ns as f64, flow, number, bytes });
         }
     });
     Ok(())
