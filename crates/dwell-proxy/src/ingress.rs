@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use crate::calls::{Call, Calls, PATIENCE, REFUSED_PATIENCE};
 use crate::carrier::{Carrier, CarrierError};
@@ -32,6 +33,9 @@ use crate::target::{Host, Target};
 use crate::udp::Association;
 use crate::uplink;
 
+/// So many connections are made for the pool at a time, once one was made: eight programs that come at once leave it half empty, and each
+/// connection takes some round trips.
+const WARMING_MAX: usize = 8;
 /// The pool is tidied this often.
 const TIDY: Duration = Duration::from_secs(15);
 /// The pause after failures to connect: the first and the longest.
@@ -85,7 +89,7 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
             engine,
         });
         let mut hangup = signal(SignalKind::hangup())?;
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = JoinSet::new();
         for (listener, socket) in listeners {
             tasks.spawn(Arc::clone(&this).serve(Arc::new(listener), socket));
         }
@@ -535,28 +539,43 @@ impl Running {
     /// Keeps the pool full, and its connections alive.
     async fn keep_warm(self: Arc<Self>) {
         let mut pause = RETRY.0;
+        let (mut warming, mut warming_max) = (JoinSet::new(), 1);
         loop {
             self.pool.tidy();
-            while self.pool.len() < self.pool.size() {
-                let why = match self.call(Instant::now()).await {
-                    Ok(carrier) => {
-                        if self.pool.put(carrier) {
-                            pause = RETRY.0;
-                            continue;
-                        }
-                        "the other end closes it as soon as it is made".to_owned()
-                    }
-                    Err(error) => {
-                        self.engine.metrics.connections_failed.add(1);
-                        error.to_string()
-                    }
-                };
-                let egress = &self.egress;
-                self.engine.complain(|| format!("no connection to the egress {egress}: {why}"));
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(RETRY.1);
+            while warming.len() < warming_max && self.pool.len() + warming.len() < self.pool.size()
+            {
+                warming.spawn(Arc::clone(&self).warm());
             }
-            let _ = tokio::time::timeout(TIDY, self.pool.taken()).await;
+            let made = tokio::select! {
+                Some(made) = warming.join_next() => made,
+                _ = tokio::time::timeout(TIDY, self.pool.taken()) => continue,
+            };
+            let Err(why) = made.unwrap_or_else(|error| Err(error.to_string())) else {
+                (pause, warming_max) = (RETRY.0, WARMING_MAX);
+                continue;
+            };
+            // The others are likely to fail as well. Were they cut off, the egress would complain of that, and not of what
+            // is wrong.
+            while warming.join_next().await.is_some() {}
+            warming_max = 1;
+            let egress = &self.egress;
+            self.engine.complain(|| format!("no connection to the egress {egress}: {why}"));
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    /// Makes one more connection for the pool.
+    async fn warm(self: Arc<Self>) -> Result<(), String> {
+        match self.call(Instant::now()).await {
+            Ok(carrier) => match self.pool.put(carrier) {
+                true => Ok(()),
+                false => Err("the other end closes it as soon as it is made".to_owned()),
+            },
+            Err(error) => {
+                self.engine.metrics.connections_failed.add(1);
+                Err(error.to_string())
+            }
         }
     }
 }
