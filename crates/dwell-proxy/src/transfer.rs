@@ -9,6 +9,7 @@
 mod blocks;
 mod code;
 mod count;
+mod early;
 mod entry;
 mod key;
 mod part;

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::blocks::Have;
 use super::count::Count;
+use super::early::Early;
 use super::entry::{EntryPath, Meta};
 use super::part::{PARTS, PartFile, is_part_name};
 use super::place::{Existing, Offer, Place, Site};
@@ -116,6 +117,7 @@ pub(super) struct Sink {
     ready: Option<Ready>,
     received: Received,
     count: Arc<Count>,
+    early: Early,
     /// The last bytes of what came; none if the sender does not refer to them.
     ring: Option<Ring>,
 }
@@ -192,6 +194,7 @@ impl Sink {
             ready: None,
             received: Received::default(),
             count,
+            early: Early::default(),
             ring: None,
         };
         Ok((sink, asks))

@@ -29,6 +29,7 @@ impl Sink {
         }
         let shown = self.shown();
         let failed = |error: io::Error| SinkError::Write { what: shown.clone(), error };
+        self.early.settle().map_err(failed)?;
         match &mut self.target {
             Target::Stdout(out) => out.flush().map_err(failed)?,
             Target::Site(site) if self.is_tree => {

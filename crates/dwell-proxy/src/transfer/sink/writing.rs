@@ -10,6 +10,7 @@ use rustix::fs::{FileType, Mode, Stat};
 use super::{
     Basis, COPY_BYTES, LINKED_MAX, NAME_BYTES_MAX, Node, Ready, Sink, SinkError, Target, cant_write,
 };
+use crate::transfer::early::Early;
 use crate::transfer::entry::EntryPath;
 use crate::transfer::part::PartFile;
 use crate::transfer::place::Site;
@@ -96,8 +97,11 @@ impl Sink {
                 .write_all(bytes)
                 .map_err(|error| SinkError::Write { what: "standard output".to_owned(), error })?,
             Target::Site(site) => {
-                let written =
-                    writing.part(site).and_then(|(part, at)| part.file.write_all_at(bytes, at));
+                let written = writing.part(site).and_then(|(part, at)| {
+                    part.file.write_all_at(bytes, at)?;
+                    self.early.wrote(&part.file, bytes.len());
+                    Ok(())
+                });
                 written.map_err(|error| cant_write(site, &writing.path, error))?;
             }
         }
@@ -160,7 +164,7 @@ impl Sink {
             return Ok(());
         }
         let completed = match &writing.part {
-            Some(part) => complete(site, part, &path),
+            Some(part) => complete(site, part, &path, &mut self.early),
             None => Ok(()),
         };
         let stat = completed.and_then(|()| site.tree.stat(&path));
@@ -245,8 +249,14 @@ fn copy_again(named: &File, len: u64, part: &File, hasher: &blake3::Hasher) -> i
 }
 
 /// Gives a part its name. What it replaces is gone then, so that its own bytes are synced before.
-fn complete(site: &mut Site, part: &PartFile, path: &EntryPath) -> io::Result<()> {
+fn complete(
+    site: &mut Site,
+    part: &PartFile,
+    path: &EntryPath,
+    early: &mut Early,
+) -> io::Result<()> {
     if site.staging.is_none() && site.tree.stat(path)?.is_some() {
+        early.settle()?;
         part.file.sync_all()?;
     }
     site.tree.complete(&part.name, path, true)
