@@ -22,6 +22,9 @@ use crate::hello::{HELLO_BYTES_MAX, Hello, HelloError};
 use crate::message::{Message, MessageError};
 use crate::target::{Host, Target};
 
+/// Whoever is refused has this long to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Why a connection between the two proxies can't be had, or used any longer.
 #[derive(Debug, Error)]
 pub(crate) enum CarrierError {
@@ -186,6 +189,8 @@ impl Carrier {
             if let Err(error) = ours.agree(&carrier.theirs) {
                 let refusal = Hello::refusal(ours.purpose, &error.to_string());
                 carrier.write(&refusal.encode()).await?;
+                // Files may follow at once: closed with them unread, the refusal would be lost.
+                let _ = tokio::time::timeout(LINGER, carrier.drain()).await;
                 return Err(error.into());
             }
             carrier.write(&ours.encode()).await?;

@@ -40,6 +40,7 @@ pub use source::Source;
 
 use crate::carrier::CarrierError;
 use crate::engine::RunError;
+use crate::hello::HelloError;
 use crate::security::SecurityError;
 use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextSpec};
 use dwell_stream::{Config, Strategy, StreamError};
@@ -55,7 +56,7 @@ const PIECES_MAX: usize = 8;
 const TELL: Duration = Duration::from_millis(200);
 /// An offer, and what is said to it, come sooner than that; and so does whatever a receiver says next. Whoever reads
 /// what arrives may take any time: the receiver goes on to say that it is there.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// A receiver says this often that it is there, whatever it is busy with: a sender that hears nothing for
 /// [`SILENCE_MAX`] gives up.
 const PULSE: Duration = Duration::from_secs(15);
@@ -141,6 +142,9 @@ pub enum TransferError {
     /// The connection failed.
     #[error("the connection to the other end failed: {0}")]
     Connection(String),
+    /// There is no agreement with the other end.
+    #[error(transparent)]
+    Hello(HelloError),
     /// The received data is damaged.
     #[error("what came is damaged: {0}")]
     Damaged(StreamError),
@@ -179,7 +183,10 @@ pub enum TransferError {
 
 impl From<CarrierError> for TransferError {
     fn from(error: CarrierError) -> Self {
-        Self::Connection(error.to_string())
+        match error {
+            CarrierError::Hello(error) => Self::Hello(error),
+            other => Self::Connection(other.to_string()),
+        }
     }
 }
 

@@ -19,8 +19,8 @@ use super::count::Count;
 use super::repeats::{Finder, WINDOW_LOG2_MIN, window_log2};
 use super::source::{Outlet, Recorder, Sent, Source, Stop};
 use super::{
-    CONTEXT_LOG_USUAL, CONTEXT_PART, Meter, Offer, PIECES_MAX, Progress, SILENCE_MAX, Summary,
-    TransferError, set_context,
+    CONTEXT_LOG_USUAL, CONTEXT_PART, Meter, Offer, PIECES_MAX, Progress, Summary, TransferError,
+    set_context,
 };
 use crate::carrier::{Carrier, CarrierError};
 use crate::clock;
@@ -60,6 +60,9 @@ pub struct Send {
     pub compressing: Compression,
     /// The longest time to connect.
     pub connect: Duration,
+    /// The longest time that the receiver may say nothing; it says that it is there every 15 s. Usually
+    /// [`SILENCE_MAX`].
+    pub silence: Duration,
 }
 
 /// What the thread that reads has made. At the end what became of it, or why it does not go on.
@@ -86,7 +89,7 @@ async fn send_files(
     job: Send,
     on_progress: impl FnMut(&Progress),
 ) -> Result<Summary, TransferError> {
-    let source = job.source;
+    let (source, silence) = (job.source, job.silence);
     let is_short = source.bytes.is_some_and(|bytes| bytes <= EAGER_BYTES_MAX);
     // A third of it is for places.
     let memory = job.memory_bytes_max;
@@ -101,13 +104,14 @@ async fn send_files(
     };
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
     let mut carrier = connect(&job.to, &job.security, &hello, &offer, job.connect).await?;
-    let (asks, window_log2) = match offer.is_eager {
-        // What every receiver holds.
-        true => (false, window_log2.min(WINDOW_LOG2_MIN)),
-        false => tokio::time::timeout(SILENCE_MAX, accepted(&mut carrier)).await.unwrap_or_else(
-            |_| Err(TransferError::Connection("the receiver does not answer".to_owned())),
-        )?,
-    };
+    let (asks, window_log2) =
+        match offer.is_eager {
+            // What every receiver holds.
+            true => (false, window_log2.min(WINDOW_LOG2_MIN)),
+            false => tokio::time::timeout(silence, accepted(&mut carrier)).await.unwrap_or_else(
+                |_| Err(TransferError::Connection("the receiver does not answer".to_owned())),
+            )?,
+        };
     let window_log2 = window_log2.min(offer.window_log2);
     let finder =
         (window_log2 > 0).then(|| Finder::new(window_log2, offer.bytes.unwrap_or(u64::MAX)));
@@ -135,7 +139,7 @@ async fn send_files(
         compress,
         count,
         meter: Meter::new(offer.bytes, on_progress),
-        patience: Patience::new(),
+        patience: Patience::new(silence),
     };
     let outcome = poll_fn(|cx| sending.poll(cx, &mut carrier)).await;
     let ended = async {
@@ -145,9 +149,9 @@ async fn send_files(
                 accepted(&mut carrier).await
             };
             // All may be in buffers on the way, and nobody there who reads it.
-            tokio::time::timeout(SILENCE_MAX, answered).await.map_err(|_| silent())??;
+            tokio::time::timeout(silence, answered).await.map_err(|_| silent(silence))??;
         }
-        done(&mut carrier).await
+        done(&mut carrier, silence).await
     };
     let (left_out_there, kept) = match outcome {
         Ok(true) => ended.await?,
@@ -161,11 +165,11 @@ async fn send_files(
         Err(Failure::Malformed) => {
             return Err(TransferError::Malformed("an answer to what was not asked".to_owned()));
         }
-        Err(Failure::Silent) => return Err(silent()),
+        Err(Failure::Silent) => return Err(silent(silence)),
         Err(Failure::Carrier(error)) => {
             // Whoever gives up says why, and closes.
             return Err(match ended.await {
-                Err(refused @ TransferError::Refused(_)) => refused,
+                Err(why @ (TransferError::Refused(_) | TransferError::Hello(_))) => why,
                 _ => TransferError::Connection(error.to_string()),
             });
         }
@@ -227,10 +231,10 @@ async fn accepted(carrier: &mut Carrier) -> Result<(bool, u8), TransferError> {
 
 /// Waits until the receiver has it all, as long as it says that it is there; how many entries it has left out, and
 /// kept.
-async fn done(carrier: &mut Carrier) -> Result<(u64, u64), TransferError> {
+async fn done(carrier: &mut Carrier, silence: Duration) -> Result<(u64, u64), TransferError> {
     loop {
-        let heard = tokio::time::timeout(SILENCE_MAX, carrier.read_message()).await;
-        match heard.map_err(|_| silent())?? {
+        let heard = tokio::time::timeout(silence, carrier.read_message()).await;
+        match heard.map_err(|_| silent(silence))?? {
             Message::Done { left_out, kept } => return Ok((left_out, kept)),
             Message::Alive => {}
             other => return Err(unexpected(other)),
@@ -238,8 +242,8 @@ async fn done(carrier: &mut Carrier) -> Result<(u64, u64), TransferError> {
     }
 }
 
-fn silent() -> TransferError {
-    let seconds = SILENCE_MAX.as_secs();
+fn silent(silence: Duration) -> TransferError {
+    let seconds = silence.as_secs_f64();
     TransferError::Connection(format!("the receiver has said nothing for {seconds} s"))
 }
 
@@ -291,16 +295,17 @@ enum Failure {
 
 /// How long nothing was heard of the receiver.
 struct Patience {
+    silence: Duration,
     ends: Pin<Box<Sleep>>,
 }
 
 impl Patience {
-    fn new() -> Self {
-        Self { ends: Box::pin(tokio::time::sleep(SILENCE_MAX)) }
+    fn new(silence: Duration) -> Self {
+        Self { silence, ends: Box::pin(tokio::time::sleep(silence)) }
     }
 
     fn heard(&mut self) {
-        self.ends.as_mut().reset(tokio::time::Instant::now() + SILENCE_MAX);
+        self.ends.as_mut().reset(tokio::time::Instant::now() + self.silence);
     }
 }
 
@@ -417,3 +422,6 @@ fn received(cx: &mut Context<'_>, carrier: &mut Carrier) -> io::Result<bool> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

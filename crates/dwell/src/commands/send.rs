@@ -11,7 +11,7 @@ use dwell_codec::CodecSpec;
 use dwell_proxy::security::Security;
 use dwell_proxy::target::{Host, Target};
 use dwell_proxy::transfer::{
-    Code, CodeError, FILE_PORT, OneTimeKey, Send, Source, TransferError, send,
+    Code, CodeError, FILE_PORT, OneTimeKey, SILENCE_MAX, Send, Source, TransferError, send,
 };
 use dwell_proxy::{Compression, is_loopback};
 
@@ -125,6 +125,7 @@ impl SendCommand {
             security,
             compressing: Compression { strategy: self.strategy, codecs: self.codec, wish: None },
             connect: self.connect_time,
+            silence: SILENCE_MAX,
         };
         let sent = send(job, |progress| meter.show(progress));
         meter.clear();

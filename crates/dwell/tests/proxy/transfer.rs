@@ -231,6 +231,24 @@ fn an_interrupted_sender_is_noticed() {
     }
 }
 
+/// A receiver that says nothing for a minute is given up, as if its cable was pulled; one that has nothing to do is not.
+#[test]
+#[ignore = "long: ./x test --all runs it"]
+fn long_silence_is_no_pause() {
+    let directories = [Directory::new(), Directory::new()];
+    let [(mut stopped, mut gives_up), (mut waits, mut goes_on)] = directories.each_ref().map(begun);
+    stopped.process.signal(Signal::STOP);
+    let mut said = String::new();
+    gives_up.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(gives_up.wait(), 1);
+    assert!(said.contains("the receiver has said nothing for 60 s"), "{said}");
+    stopped.process.signal(Signal::CONT);
+    assert_eq!(stopped.end().0, 1);
+    drop(goes_on.0.stdin.take());
+    assert_eq!((goes_on.wait(), waits.end().0), (0, 0));
+    assert_same(&fs::read(directories[1].path("file")).unwrap(), &mixture(1_000_000, 3));
+}
+
 /// Nothing is there if nothing came.
 #[test]
 fn a_transfer_without_a_byte_leaves_nothing() {
