@@ -53,6 +53,12 @@ pub struct Receive {
 }
 
 impl Receive {
+    /// Returns the least memory for a receiver, which stays or does not, in bytes: what every sender may count on.
+    pub fn memory_bytes_min(stays: bool) -> u64 {
+        let each = context_of_receiver(0).1 + (1 << WINDOW_LOG2_MIN);
+        each * if stays { TRANSFERS_MAX as u64 } else { 1 }
+    }
+
     /// Returns the memory of one of the transfers that there may be at once, in bytes.
     fn held_bytes(&self) -> u64 {
         self.memory_bytes_max / if self.stays { TRANSFERS_MAX as u64 } else { 1 }

@@ -68,7 +68,7 @@ pub(crate) struct Recv {
     /// Make symbolic links that lead out of what comes, too
     #[arg(long)]
     links_outside: bool,
-    /// The memory for what a sender may refer to again (1 MiB at least); with --keep a sixteenth of it for each transfer
+    /// The memory for what a sender may refer to again; with --keep a sixteenth of it for each transfer
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory_max: ByteSize,
     #[command(flatten)]
@@ -106,6 +106,7 @@ impl Recv {
         hide();
         let listen = self.listen.unwrap_or_else(|| everywhere(FILE_PORT));
         let place = self.place()?;
+        self.check_memory()?;
         let (security, access) = self.security(listen)?;
         let mut meter = Meter::new(self.quiet || self.keep);
         let quiet = self.quiet;
@@ -158,6 +159,19 @@ impl Recv {
                 }
             }
         }
+    }
+
+    /// Fails if the memory is less than every sender counts on.
+    fn check_memory(&self) -> anyhow::Result<()> {
+        const MIB: u64 = 1 << 20;
+        let least = Receive::memory_bytes_min(self.keep).div_ceil(MIB);
+        let why = if self.keep { ": --keep is for 16 transfers at a time" } else { "" };
+        ensure!(
+            self.memory_max.0 >= least * MIB,
+            "--memory-max {} is less than every sender counts on: a receiver needs {least} MiB{why}",
+            self.memory_max
+        );
+        Ok(())
     }
 
     fn place(&self) -> anyhow::Result<Place> {

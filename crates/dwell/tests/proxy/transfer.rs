@@ -249,6 +249,18 @@ fn long_silence_is_no_pause() {
     assert_same(&fs::read(directories[1].path("file")).unwrap(), &mixture(1_000_000, 3));
 }
 
+/// Less than what every sender counts on.
+#[test]
+fn a_receiver_needs_some_memory() {
+    for (arguments, least) in
+        [(&["--memory-max", "1MiB"][..], "6 MiB"), (&["--keep", "--memory-max", "64MiB"], "86 MiB")]
+    {
+        let output = dwell().arg("recv").args(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(least), "{said}");
+    }
+}
+
 /// Nothing is there if nothing came.
 #[test]
 fn a_transfer_without_a_byte_leaves_nothing() {
