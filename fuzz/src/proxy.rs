@@ -1,7 +1,7 @@
 //! What must hold of `dwell-proxy`'s parsers for any bytes.
 
 use dwell_proxy::datagrams::{self, Datagrams};
-use dwell_proxy::hello::{HELLO_BYTES_MAX, Hello, HelloError, VERSION};
+use dwell_proxy::hello::{HELLO_BYTES_MAX, Hello, HelloError};
 use dwell_proxy::message::{MESSAGE_BYTES_MAX, Message};
 use dwell_proxy::proxy_header::{self, HEADER_BYTES_MAX};
 use dwell_proxy::socks::{CLIENT_BYTES_MAX, Negotiation, SocksStep, Users};
@@ -56,7 +56,7 @@ pub fn negotiation(bytes: &[u8]) {
             assert_eq!(Hello::decode(&again), Ok(Some((hello.clone(), again.len()))));
             assert_eq!(
                 hello.agree(&hello).is_ok(),
-                (hello.versions.0..=hello.versions.1).contains(&VERSION)
+                (hello.versions.0..=hello.versions.1).contains(&hello.purpose.version())
             );
             messages(&bytes[used..]);
         }

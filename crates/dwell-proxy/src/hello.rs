@@ -23,8 +23,6 @@
 use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
 use thiserror::Error;
 
-/// The version of the protocol between the two proxies.
-pub const VERSION: u8 = 4;
 /// The longest hello, in bytes; what would be longer is refused before it is read.
 pub const HELLO_BYTES_MAX: usize = 6 + 512;
 /// The longest text in a hello, in bytes.
@@ -42,6 +40,17 @@ pub enum Purpose {
     Streams = 1,
     /// Files, once.
     File = 2,
+}
+
+impl Purpose {
+    /// Returns the version of the protocol that is spoken for it.
+    pub const fn version(self) -> u8 {
+        match self {
+            Self::Streams => 4,
+            // Offers count directories and links.
+            Self::File => 5,
+        }
+    }
 }
 
 /// The parameters of an end.
@@ -74,8 +83,16 @@ pub enum HelloError {
     #[error("the other end sent a malformed hello")]
     Malformed,
     /// Nothing in common.
-    #[error("the other end speaks versions {0} to {1}, this one {VERSION}: use the same dwell")]
-    Version(u8, u8),
+    #[error(
+        "the other end speaks versions {} to {}, this one {ours}: use the same dwell at both ends",
+        theirs.0, theirs.1
+    )]
+    Version {
+        /// The versions that the other end speaks, lowest and highest.
+        theirs: (u8, u8),
+        /// The version that this one speaks.
+        ours: u8,
+    },
     /// It wants to send a file to a proxy, or the reverse.
     #[error(
         "the other end is there for another purpose: `dwell send` needs `dwell recv`, and \
@@ -95,7 +112,7 @@ impl Hello {
     pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
         let codecs = dwell_codec::supported_bitmap();
         Self {
-            versions: (VERSION, VERSION),
+            versions: (purpose.version(), purpose.version()),
             purpose,
             codecs,
             block_bytes_max,
@@ -180,11 +197,12 @@ impl Hello {
         if highest == 0 {
             return Err(HelloError::Refused(other.text.clone()));
         }
-        if !(lowest..=highest).contains(&VERSION) {
-            return Err(HelloError::Version(lowest, highest));
-        }
         if self.purpose != other.purpose {
             return Err(HelloError::Purpose);
+        }
+        let ours = self.purpose.version();
+        if !(lowest..=highest).contains(&ours) {
+            return Err(HelloError::Version { theirs: other.versions, ours });
         }
         Ok(())
     }
@@ -228,7 +246,8 @@ mod tests {
     fn differences_are_reported() {
         let ours = Hello::new(Purpose::Streams, 1, "");
         let later = Hello { versions: (5, 6), ..ours.clone() };
-        assert_eq!(ours.agree(&later), Err(HelloError::Version(5, 6)));
+        let ours_and_theirs = HelloError::Version { theirs: (5, 6), ours: 4 };
+        assert_eq!(ours.agree(&later), Err(ours_and_theirs));
         let file = Hello::new(Purpose::File, 1, "");
         assert_eq!(ours.agree(&file), Err(HelloError::Purpose));
         let refusal = Hello::refusal(Purpose::Streams, "full\n");

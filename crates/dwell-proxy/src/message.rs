@@ -5,7 +5,7 @@
 //! | 1 | open | [target](crate::target::Target::encode) |
 //! | 2 | opened | the egress' own address towards the target, in the same form |
 //! | 3 | refused | reason (1 byte), text |
-//! | 4 | offer | flags (1 byte), window (1), length of all files (8; all ones: not known), their number (8), name |
+//! | 4 | offer | flags (1 byte), window (1), length of all files (8; all ones: not known), their number (8), that of directories and links (8), name |
 //! | 5 | accept | 1 byte: 1 if the sender is to ask before it sends; window (1) |
 //! | 7 | done | entries that the receiver has left out (8 bytes), files that it has kept (8) |
 //! | 8 | have | an answer to what the sender asks |
@@ -233,6 +233,7 @@ impl Message {
                 body.push(offer.window_log2);
                 body.extend(offer.bytes.unwrap_or(u64::MAX).to_be_bytes());
                 body.extend(offer.files.to_be_bytes());
+                body.extend(offer.others.to_be_bytes());
                 body.extend(cut(&offer.name).as_bytes());
                 4
             }
@@ -293,11 +294,13 @@ impl Message {
             }
             (4, [flags @ 0..=3, window_log2 @ (0 | 20..=WINDOW_LOG2_MAX), body @ ..]) => {
                 let (bytes, body) = read_number(body)?;
-                let (files, name) = read_number(body)?;
+                let (files, body) = read_number(body)?;
+                let (others, name) = read_number(body)?;
                 Ok(Self::Offer(Offer {
                     name: read_name(name)?,
                     bytes: Some(bytes).filter(|&bytes| bytes != u64::MAX),
                     files,
+                    others,
                     is_tree: flags & 2 != 0,
                     is_eager: flags & 1 != 0,
                     window_log2: *window_log2,
@@ -377,10 +380,23 @@ mod tests {
             (target, any::<bool>()).prop_map(|(bound, is_held)| Message::Opened { bound, is_held }),
             (prop::sample::select(&Reason::ALL[..]), "[ -~]{0,200}")
                 .prop_map(|(reason, text)| Message::Refused(reason, text)),
-            (prop::option::of(0..u64::MAX), any::<u64>(), "[a-zäöü]{0,80}", any::<[bool; 2]>())
-                .prop_map(|(bytes, files, name, [is_tree, is_eager])| {
+            (
+                prop::option::of(0..u64::MAX),
+                any::<[u64; 2]>(),
+                "[a-zäöü]{0,80}",
+                any::<[bool; 2]>()
+            )
+                .prop_map(|(bytes, [files, others], name, [is_tree, is_eager])| {
                     let window_log2 = 27;
-                    Message::Offer(Offer { name, bytes, files, is_tree, is_eager, window_log2 })
+                    Message::Offer(Offer {
+                        name,
+                        bytes,
+                        files,
+                        others,
+                        is_tree,
+                        is_eager,
+                        window_log2,
+                    })
                 }),
             (any::<bool>(), 20u8..28)
                 .prop_map(|(asks, window_log2)| Message::Accept { asks, window_log2 }),

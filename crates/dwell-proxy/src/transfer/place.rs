@@ -45,6 +45,8 @@ pub struct Offer {
     pub bytes: Option<u64>,
     /// The number of files.
     pub files: u64,
+    /// The number of directories and links.
+    pub others: u64,
     /// True if it is more than one plain file.
     pub is_tree: bool,
     /// True if it comes at once, and nothing is asked for.

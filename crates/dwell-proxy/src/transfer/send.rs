@@ -36,8 +36,8 @@ use crate::uplink::Uplink;
 /// No more than this is sent without waiting for the receiver's answer, and without asking what it has: it would
 /// take no longer to send all of it again.
 const EAGER_BYTES_MAX: u64 = 1 << 20;
-/// The same in files.
-const EAGER_FILES_MAX: u64 = 256;
+/// The same in files, directories and links.
+const EAGER_ENTRIES_MAX: u64 = 256;
 /// Answers that the thread that reads has not taken yet. What it asks for at once has fewer.
 const ANSWERS_MAX: usize = 1024;
 /// A transfer begins as if its link carried this many bytes a second: what is sent before the link's rate is known
@@ -99,8 +99,9 @@ async fn send_files(
         name: source.name.clone(),
         bytes: source.bytes,
         files: source.files,
+        others: source.others,
         is_tree: source.is_tree,
-        is_eager: is_short && source.files <= EAGER_FILES_MAX,
+        is_eager: is_short && source.files.saturating_add(source.others) <= EAGER_ENTRIES_MAX,
     };
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
     let mut carrier = connect(&job.to, &job.security, &hello, &offer, job.connect).await?;

@@ -35,9 +35,9 @@ const REMARKS_MAX: usize = 20;
 /// Entries that are remembered where something may be of an earlier time.
 const SEEN_MAX: usize = 4 << 20;
 /// Files may have grown since they were offered, and others may have come: a quarter more may come than was offered,
-/// or, if that is more, this many bytes and files.
+/// or, if that is more, this many bytes and entries of a kind.
 const BYTES_MORE: u64 = 64 << 20;
-const FILES_MORE: u64 = 1000;
+const ENTRIES_MORE: u64 = 1000;
 /// Read at once where something is copied.
 const COPY_BYTES: usize = 256 << 10;
 
@@ -109,10 +109,14 @@ pub(super) struct Sink {
     seen: Option<HashSet<blake3::Hash>>,
     /// No more bytes of files come, ...
     bytes_max: u64,
-    /// ... and no more files.
+    /// ... no more files, ...
     files_max: u64,
+    /// ... and no more directories and symbolic links.
+    others_max: u64,
     /// The files that have begun.
     files: u64,
+    /// The directories and symbolic links that have come.
+    others: u64,
     /// A complete single file that has not got its name yet.
     ready: Option<Ready>,
     received: Received,
@@ -189,8 +193,10 @@ impl Sink {
             locked: HashMap::new(),
             seen,
             bytes_max: offer.bytes.map_or(u64::MAX, |bytes| with_growth(bytes, BYTES_MORE)),
-            files_max: with_growth(offer.files, FILES_MORE),
+            files_max: with_growth(offer.files, ENTRIES_MORE),
             files: 0,
+            others_max: with_growth(offer.others, ENTRIES_MORE),
+            others: 0,
             ready: None,
             received: Received::default(),
             count,

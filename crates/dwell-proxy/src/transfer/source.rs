@@ -39,6 +39,8 @@ pub struct Source {
     pub what: String,
     /// The number of files.
     pub(super) files: u64,
+    /// The number of directories and symbolic links.
+    pub(super) others: u64,
     /// The length of all of them, if it is known.
     pub(super) bytes: Option<u64>,
     /// True if it is more than one plain file.
@@ -64,6 +66,7 @@ impl Source {
             name: name.to_owned(),
             what: what.to_owned(),
             files: 1,
+            others: 0,
             bytes: None,
             is_tree: false,
         }
@@ -107,7 +110,8 @@ impl Source {
     }
 
     fn counted(roots: Vec<Root>, follow: bool) -> Result<Self, TransferError> {
-        let (mut files, mut bytes, mut is_tree) = (0, 0, roots.len() > 1);
+        let (mut files, mut others, mut bytes) = (0, 0, 0);
+        let mut is_tree = roots.len() > 1;
         for root in &roots {
             let metadata =
                 fs::metadata(&root.path).map_err(|error| cant_read(&root.path, error))?;
@@ -116,9 +120,13 @@ impl Source {
                 drop(open(&root.path).map_err(|error| cant_read(&root.path, error))?);
             }
             is_tree |= metadata.is_dir();
-            for entry in walk(root, follow).flatten().filter(|entry| entry.file_type().is_file()) {
-                files += 1;
-                bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+            for entry in walk(root, follow).flatten() {
+                if entry.file_type().is_file() {
+                    files += 1;
+                    bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+                } else {
+                    others += 1;
+                }
             }
         }
         let what = match &roots[..] {
@@ -131,7 +139,7 @@ impl Source {
             [] => String::new(),
         };
         let input = Input::Files { roots, follow };
-        Ok(Self { input, name, what, files, bytes: Some(bytes), is_tree })
+        Ok(Self { input, name, what, files, others, bytes: Some(bytes), is_tree })
     }
 }
 

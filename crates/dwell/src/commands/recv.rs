@@ -395,6 +395,7 @@ mod tests {
                     name: name.to_owned(),
                     bytes,
                     files: 2,
+                    others: 1,
                     is_tree,
                     is_eager: true,
                     window_log2: 0,

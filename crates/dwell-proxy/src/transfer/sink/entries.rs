@@ -41,6 +41,15 @@ impl Sink {
         Ok(())
     }
 
+    /// A directory or symbolic link comes: there are not many more than were offered.
+    fn begin_other(&mut self) -> Result<(), SinkError> {
+        self.others += 1;
+        if self.others > self.others_max {
+            return Err(exceeded("directories and links"));
+        }
+        Ok(())
+    }
+
     /// Notes that more bytes of files are there: not many more than were offered.
     pub(super) fn check_bytes(&self) -> Result<(), SinkError> {
         if self.count.get().0 > self.bytes_max { Err(exceeded("bytes")) } else { Ok(()) }
@@ -58,6 +67,7 @@ impl Sink {
 
     pub(super) fn directory(&mut self, path: EntryPath, meta: Meta) -> Result<(), SinkError> {
         self.enter(&path)?;
+        self.begin_other()?;
         let keeps = self.policy.existing == Existing::Keep;
         let site = self.site()?;
         // What stood there in an earlier time, and is no directory now.
@@ -126,6 +136,7 @@ impl Sink {
         target: &[u8],
     ) -> Result<(), SinkError> {
         self.enter(path)?;
+        self.begin_other()?;
         if !self.policy.allows_links_outside && path.leads_outside(target) {
             let target = String::from_utf8_lossy(target);
             self.leave_out(format!("{path} is a link that leads outside, to {target}"));

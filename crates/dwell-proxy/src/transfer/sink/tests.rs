@@ -42,7 +42,8 @@ const STRICT: Policy = Policy { existing: Existing::Refuse, allows_links_outside
 
 fn open(to: &Directory, is_tree: bool, policy: Policy) -> (Sink, bool) {
     let (name, window_log2) = ("tree".to_owned(), 20);
-    let offer = Offer { name, bytes: None, files: 1, is_tree, is_eager: false, window_log2 };
+    let offer =
+        Offer { name, bytes: None, files: 1, others: 1, is_tree, is_eager: false, window_log2 };
     let place = Place::Directory(to.0.clone());
     let (mut sink, asks) = Sink::open(&place, &offer, policy, Arc::default()).unwrap();
     sink.hold(20);
@@ -136,7 +137,7 @@ fn links_that_lead_outside_are_not_made() {
 fn much_more_than_was_offered_is_stopped() {
     let expected = (100 + (64 << 20), (1 << 40) + (1 << 38));
     assert_eq!((with_growth(100, BYTES_MORE), with_growth(1 << 40, BYTES_MORE)), expected);
-    assert_eq!(with_growth(u64::MAX, FILES_MORE), u64::MAX);
+    assert_eq!(with_growth(u64::MAX, ENTRIES_MORE), u64::MAX);
     let records = [
         Record::Root(path("tree")),
         Record::Directory(path("tree"), META),
@@ -144,13 +145,22 @@ fn much_more_than_was_offered_is_stopped() {
         hello(),
         file("tree/b"),
         hello(),
+        Record::Directory(path("tree/c"), META),
+        Record::Symlink(path("tree/d"), META, b"a".to_vec()),
     ];
-    for (bytes_max, files_max, fits) in [(10, 2, true), (9, 2, false), (10, 1, false)] {
+    let cases = [
+        (10, 2, 3, true),
+        (9, 2, 3, false),
+        (10, 1, 3, false),
+        (10, 2, 2, false),
+        (10, 2, 1, false),
+    ];
+    for (bytes_max, files_max, others_max, fits) in cases {
         let to = Directory::new("exceeds");
         let (mut sink, _) = open(&to, true, STRICT);
-        (sink.bytes_max, sink.files_max) = (bytes_max, files_max);
+        (sink.bytes_max, sink.files_max, sink.others_max) = (bytes_max, files_max, others_max);
         let taken = sink.take(&stream(&records), &mut |_| true);
-        assert_eq!(taken.is_ok(), fits, "{bytes_max}, {files_max}");
+        assert_eq!(taken.is_ok(), fits, "{bytes_max}, {files_max}, {others_max}");
         assert!(
             fits || matches!(taken, Err(SinkError::Refused(why)) if why.contains("than were offered"))
         );
