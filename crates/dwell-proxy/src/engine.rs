@@ -459,6 +459,7 @@ pub(crate) async fn reported_to_stop() -> io::Result<()> {
 /// others.
 pub(crate) fn run<T>(main: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
     const THREADS_MAX: usize = 8;
+    crate::security::seed_early();
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)

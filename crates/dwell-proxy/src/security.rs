@@ -14,8 +14,10 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use aws_lc_rs::hkdf;
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use aws_lc_rs::signature::Ed25519KeyPair;
 use dwell_base::Secret;
 use dwell_base::secret::SecretFormatError;
@@ -148,6 +150,17 @@ pub fn read_private(path: &Path) -> Result<String, SecurityError> {
         return Err(failed(io::Error::other("it is longer than any key or list")));
     }
     fs::read_to_string(path).map_err(failed)
+}
+
+/// Has the generator of random numbers seeded by a thread. AWS-LC takes 20 ms for the first number of a process, as it measures
+/// the jitter of the processor's clock: by then a receiver listens, and a sender's connection is on its way.
+pub(crate) fn seed_early() {
+    let seed = || {
+        // Whoever needs a number gets the error.
+        let _ = SystemRandom::new().fill(&mut [0]);
+    };
+    // Without a thread the first one who needs a number waits for it.
+    let _ = thread::Builder::new().name("dwell-seed".to_owned()).spawn(seed);
 }
 
 /// Returns the connector of the end that connects, if anything is protected; `host` is its target.
