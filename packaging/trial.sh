@@ -122,7 +122,7 @@ from_nothing() {
     line=$(at site-a dwell init --name site-a --prefix 10.1.0.0/24 --endpoint 203.0.113.10 2>"$log")
     # `--up` runs the relay; what it prints first is the answer.
     at_background site-b dwell join --up --name site-b --prefix 10.2.0.0/24 --rate 10mbit "$line"
-    answer=$(first_line site-b "^dwell2,")
+    answer=$(first_line site-b "^dwell3,")
     at_background site-a dwell join --up "$answer"
     ready site-a
     at site-a dwell verify --wait 30 >"$log" 2>&1 || true

@@ -100,6 +100,123 @@ fn two_sites_know_each_other_after_two_lines() {
     assert_eq!(listed["peers"][0]["name"], "site-b");
     a.does(&["peer", "remove", "site-b"]);
     assert!(a.does(&["peer", "list"]).contains("no peers"));
+    // An offer takes one answer, and a new one is the way back.
+    let old = a.refuses(&["join", &answer]);
+    assert!(old.contains("answers no line") && old.contains("dwell invite"), "{old}");
+    let again = b.does(&["join", &a.does(&["invite"])]);
+    a.does(&["join", &again]);
+    assert_eq!(a.text(), before);
+}
+
+/// What `join` prints on standard error.
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_offer_takes_the_answer_of_one_who_has_seen_it() {
+    let (a, b, c) = (Node::new("pass-a"), Node::new("pass-b"), Node::new("pass-c"));
+    let offer = a.init("site-a", &A);
+    let join = |node: &Node, name: &str, line: &str| {
+        node.does(&["join", "--name", name, "--address", "10.77.0.9/24", line])
+    };
+    // Whoever knows all of it but the pass, for instance from another offer.
+    let (begin, pass) = offer.split_once(",pass=").unwrap();
+    let pass = &pass[..22];
+    let guessed = changed_on_its_way(&offer, pass, "AAAAAAAAAAAAAAAAAAAAAA");
+    let refused = a.refuses(&["join", &join(&c, "site-c", &guessed)]);
+    assert!(refused.contains("answers no line"), "{refused}");
+    // The digest of the true one alone does not help.
+    let answer = join(&b, "site-b", &offer);
+    let digest = |answer: &str| answer.split_once(",of=").unwrap().1[..16].to_owned();
+    fs::remove_file(c.config()).unwrap();
+    let forged = join(&c, "site-c", &guessed);
+    let forged = changed_on_its_way(&forged, &digest(&forged), &digest(&answer));
+    let refused = a.refuses(&["join", &forged]);
+    assert!(refused.contains("was changed on its way"), "{refused}");
+    // Two sites with one line: the second needs one of its own.
+    fs::remove_file(c.config()).unwrap();
+    let second = join(&c, "site-c", &offer);
+    a.does(&["join", &answer]);
+    assert!(a.refuses(&["join", &second]).contains("each takes one"));
+    assert!(!answer.contains(pass), "the pass is in no answer, {begin}");
+}
+
+#[test]
+fn an_offer_is_open_for_some_days() {
+    let (a, b) = (Node::new("days-a"), Node::new("days-b"));
+    a.init("site-a", &A);
+    let answer = b.does(&["join", "--name", "site-b", &a.does(&["invite", "--days", "3"])]);
+    let open = a.0.join("relay.invitations");
+    assert_eq!(fs::metadata(&open).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(&open).unwrap();
+    let mut until: Vec<u64> = Vec::new();
+    let old: Vec<String> = text
+        .lines()
+        .map(|line| match line.rsplit_once(' ') {
+            Some((begin, until_s)) if !line.starts_with('#') => {
+                until.push(until_s.parse().unwrap());
+                format!("{begin} 1700000000")
+            }
+            _ => line.to_owned(),
+        })
+        .collect();
+    let day = |at: usize| until[at] / 86_400;
+    assert!((3..=4).contains(&(day(0) - day(1))), "a line of `init` has seven days: {until:?}");
+    fs::write(&open, old.join("\n") + "\n").unwrap();
+    assert!(a.refuses(&["join", &answer]).contains("is too old"));
+    fs::write(&open, "nonsense\n").unwrap();
+    let refused = a.refuses(&["invite"]);
+    assert!(refused.contains("remove the file"), "{refused}");
+}
+
+#[test]
+fn an_answer_that_was_replaced_has_another_code() {
+    let (a, b, c) = (Node::new("code-a"), Node::new("code-b"), Node::new("code-c"));
+    let offer = a.init("site-a", &A);
+    let code_of = |output: &Output| {
+        let said = said(output);
+        let code = said.split_once("asks for the code of this answer:").unwrap().1;
+        code.trim().lines().next().unwrap().to_owned()
+    };
+    let joined = b.run(&["join", "--name", "site-b", &offer]);
+    let (answer, code) = (String::from_utf8(joined.stdout.clone()).unwrap(), code_of(&joined));
+    // Somebody who has seen the offer, and whom the channel obeys.
+    let replaced = c.does(&["join", "--name", "site-b", &offer]);
+    let refused = a.refuses(&["join", "--code", &code, &replaced]);
+    assert!(refused.contains("the code is another one"), "{refused}");
+    assert!(a.refuses(&["join", "--code", "1234", answer.trim()]).contains("mistyped"));
+    assert!(b.refuses(&["join", "--code", &code, &offer]).contains("is for an answer"));
+    let taken = a.run(&["join", "--code", &code.replace(' ', "-"), answer.trim()]);
+    assert!(taken.status.success() && !said(&taken).contains("The code"), "{taken:?}");
+    // Where nobody said one it can be compared later.
+    let (d, e) = (Node::new("code-d"), Node::new("code-e"));
+    let joined = e.run(&["join", "--name", "site-b", &d.init("site-d", &A)]);
+    let taken = d.run(&["join", &String::from_utf8_lossy(&joined.stdout)]);
+    assert!(said(&taken).contains(&code_of(&joined)), "{taken:?}");
+}
+
+#[test]
+fn networks_that_this_machine_needs_are_refused() {
+    let (a, b) = (Node::new("nets-a"), Node::new("nets-b"));
+    let offer = a.init("site-a", &A);
+    let join = |more: &[&str], nets: &str| {
+        let line = changed_on_its_way(&offer, "nets=10.1.0.0/24", &format!("nets={nets}"));
+        b.run(&[&["join", "--name", "site-b"], more, &[&line]].concat())
+    };
+    for nets in ["0.0.0.0/0", "0.0.0.0/1+128.0.0.0/1", "10.0.0.0/7", "10.1.0.0/24+::/0"] {
+        let output = join(&[], nets);
+        let said = said(&output);
+        assert!(said.contains("--default-route") && !b.config().exists(), "{nets}: {said}");
+    }
+    // The endpoint has no route but the default one, if any, wherever this runs.
+    for more in [&["--default-route"][..], &[]] {
+        let nets = if more.is_empty() { "203.0.113.0/24" } else { "0.0.0.0/0" };
+        let said = said(&join(more, nets));
+        assert!(said.contains("ip route add 203.0.113.10 via"), "{nets}: {said}");
+        assert!(!b.config().exists());
+    }
+    assert!(join(&["--default-route"], "::/0").status.success());
 }
 
 fn node_check(node: &Node) -> String {
@@ -120,7 +237,7 @@ fn a_line_comes_by_standard_input_too() {
     command.args(["join", "--name", "site-b"]).arg("--config").arg(b.config());
     let output = command.stdin(fs::File::open(&mailed).unwrap()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(output.stdout.starts_with(b"dwell2,answer,name=site-b,"), "{output:?}");
+    assert!(output.stdout.starts_with(b"dwell3,answer,name=site-b,"), "{output:?}");
 }
 
 #[test]
@@ -154,14 +271,16 @@ fn what_is_there_is_not_overwritten() {
     let key = fs::read_to_string(a.0.join("private.key")).unwrap();
     assert!(a.refuses(&["init"]).contains("is left as it is"));
     fs::write(a.config(), a.text() + "\n# Mine.\n").unwrap();
-    assert_eq!(a.does(&["invite"]), offer);
+    let of_node = |line: &str| line.split_once(",pass=").unwrap().0.to_owned();
+    assert_eq!(of_node(&a.does(&["invite"])), of_node(&offer));
     a.init("site-a", &[&A[..], &["--force"]].concat());
     assert!(!a.text().contains("# Mine."));
     assert_eq!(fs::read_to_string(a.0.join("private.key")).unwrap(), key, "peers know this key");
     // Whatever its file is called.
     fs::rename(a.0.join("private.key"), a.0.join("mine.key")).unwrap();
     fs::write(a.config(), a.text().replace("private.key", "mine.key")).unwrap();
-    assert_eq!(a.init("site-a", &[&A[..], &["--force"]].concat()), offer);
+    let again = a.init("site-a", &[&A[..], &["--force"]].concat());
+    assert_eq!(of_node(&again), of_node(&offer));
 }
 
 /// A hub has the whole network, so that sites reach each other through it; each site has a part of that.
@@ -242,12 +361,22 @@ fn a_line_that_was_changed_on_purpose_is_refused() {
     }
     // The offer, which only the answer to it can show.
     fs::remove_file(b.config()).unwrap();
-    let elsewhere = join(&changed_on_its_way(&offer, "at=203.0.113.10", "at=198.51.100.66"));
-    let refused = a.refuses(&["join", &elsewhere]);
-    assert!(
-        refused.contains("answers another line") && refused.contains("dwell invite"),
-        "{refused}"
-    );
+    for (from, to) in [("at=203.0.113.10", "at=198.51.100.66"), ("you=10.77.0.2", "you=10.77.0.66")]
+    {
+        let elsewhere = join(&changed_on_its_way(&offer, from, to));
+        let refused = a.refuses(&["join", &elsewhere]);
+        assert!(
+            refused.contains("answers no line") && refused.contains("dwell invite"),
+            "{refused}"
+        );
+        fs::remove_file(b.config()).unwrap();
+    }
+    // What the node itself says otherwise by now.
+    let text = a.text();
+    fs::write(a.config(), text.replace("10.1.0.0/24", "10.3.0.0/24")).unwrap();
+    let refused = a.refuses(&["join", &answer]);
+    assert!(refused.contains("were changed since"), "{refused}");
+    fs::write(a.config(), text).unwrap();
     a.does(&["join", &answer]);
 }
 

@@ -1,13 +1,12 @@
 //! The line that one end prints and the other is given.
 //!
 //! ```text
-//! dwell2,offer,name=site-a,key=Zy1j…2V2o,at=203.0.113.10:7733,nets=10.1.0.0/24+10.77.0.1/32,you=10.77.0.2/24,sum=90ab12cd34ef
+//! dwell3,offer,name=site-a,key=Zy1j…2V2o,at=203.0.113.10:7733,nets=10.1.0.0/24+10.77.0.1/32,you=10.77.0.2/24,pass=kX0c…Nw,sum=90ab12cd34ef
 //! ```
 //!
 //! It is readable, so that whoever pastes it sees what is agreed to; and of characters that no shell and no
 //! mail program changes. A check sum finds what was cut off or mistyped; what was changed on purpose shows in the
-//! answer's seal ([`super::seal`]). The keys themselves are to be brought over a channel that nobody else can write
-//! to, or to be compared, like any public key.
+//! answer's seal ([`super::seal`]), for which one must have seen the offer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +16,7 @@ use dwell_base::text::printable;
 use ipnet::IpNet;
 use thiserror::Error;
 
-use super::seal::{DIGEST_LEN, Seal};
+use super::seal::{DIGEST_LEN, Pass, Seal};
 use crate::config::{Endpoint, PublicKey, is_name};
 
 /// The most bytes of a line.
@@ -26,7 +25,7 @@ pub const LINE_LEN_MAX: usize = 4_096;
 pub const LISTED_MAX: usize = 64;
 
 /// How lines of this version begin.
-const BEGIN: &str = "dwell2";
+const BEGIN: &str = "dwell3";
 /// What separates fields, ...
 const FIELD: char = ',';
 /// ... and what separates the items of a list.
@@ -34,6 +33,9 @@ const ITEM: char = '+';
 const SUM_DIGITS: usize = 12;
 /// A part of a public key that says whose it is, and is short enough to be compared by eye.
 const TAG_LEN: usize = 8;
+/// The shortest prefixes of the networks that a suggested address may be in: no node is given a quarter of the Internet.
+const ADDRESS_LEN_MIN_V4: u8 = 8;
+const ADDRESS_LEN_MIN_V6: u8 = 16;
 
 /// Whether a line begins a pairing, or ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub enum LineKind {
     Offer {
         /// The tunnel addresses that the other end may take, with their prefix lengths.
         addresses: Vec<IpNet>,
+        /// What only those know who have seen the offer.
+        pass: Pass,
     },
     /// It answers the offer of the node whose public key begins with this.
     Answer {
@@ -136,8 +140,12 @@ impl Line {
         }
         body += &format!(",nets={}", joined(&self.prefixes));
         match &self.kind {
-            LineKind::Offer { addresses } if addresses.is_empty() => {}
-            LineKind::Offer { addresses } => body += &format!(",you={}", joined(addresses)),
+            LineKind::Offer { addresses, pass } => {
+                if !addresses.is_empty() {
+                    body += &format!(",you={}", joined(addresses));
+                }
+                body += &format!(",pass={pass}");
+            }
             LineKind::Answer { tag, offer, .. } => body += &format!(",to={tag},of={offer}"),
         }
         if self.has_psk {
@@ -212,6 +220,7 @@ struct Fields<'t> {
     at: Option<&'t str>,
     nets: Option<&'t str>,
     you: Option<&'t str>,
+    pass: Option<&'t str>,
     to: Option<&'t str>,
     of: Option<&'t str>,
     mac: Option<&'t str>,
@@ -231,6 +240,7 @@ impl<'t> Fields<'t> {
                 "at" => &mut fields.at,
                 "nets" => &mut fields.nets,
                 "you" => &mut fields.you,
+                "pass" => &mut fields.pass,
                 "to" => &mut fields.to,
                 "of" => &mut fields.of,
                 "mac" => &mut fields.mac,
@@ -267,18 +277,24 @@ fn read_body(body: &str) -> Result<Line, String> {
 }
 
 fn read_kind(kind: &str, fields: &Fields<'_>) -> Result<LineKind, String> {
-    match (kind, (fields.to, fields.of, fields.mac), fields.you) {
-        ("offer", (None, None, None), you) => {
-            Ok(LineKind::Offer { addresses: list(you, "you", read_address)? })
+    match (kind, (fields.to, fields.of, fields.mac), (fields.you, fields.pass)) {
+        ("offer", (None, None, None), (you, Some(pass))) => {
+            let pass = pass.parse().map_err(|()| "its pass is none".to_owned())?;
+            Ok(LineKind::Offer { addresses: list(you, "you", read_address)?, pass })
         }
-        ("answer", (Some(tag), Some(offer), Some(seal)), None)
-            if is_part(tag, TAG_LEN) && is_part(offer, DIGEST_LEN) =>
+        ("answer", (Some(tag), Some(offer), Some(seal)), (None, None))
+            if is_part(tag, TAG_LEN) && is_digest(offer) =>
         {
             let seal = seal.parse().map_err(|()| "its seal is none".to_owned())?;
             Ok(LineKind::Answer { tag: tag.to_owned(), offer: offer.to_owned(), seal })
         }
         _ => Err("it is neither an offer nor an answer".to_owned()),
     }
+}
+
+/// Returns true for what may be the digest of an offer.
+pub(super) fn is_digest(text: &str) -> bool {
+    is_part(text, DIGEST_LEN)
 }
 
 /// Returns true for a part of base64 that is so long.
@@ -318,7 +334,9 @@ fn read_prefix(text: &str) -> Option<IpNet> {
 fn read_address(text: &str) -> Option<IpNet> {
     let net: IpNet = text.parse().ok()?;
     let ip = net.addr();
-    (!ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback()).then_some(net)
+    let len_min = if ip.is_ipv4() { ADDRESS_LEN_MIN_V4 } else { ADDRESS_LEN_MIN_V6 };
+    let is_host = !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback();
+    (is_host && net.prefix_len() >= len_min).then_some(net)
 }
 
 #[cfg(test)]
@@ -332,7 +350,10 @@ mod tests {
 
     fn offer() -> Line {
         Line {
-            kind: LineKind::Offer { addresses: vec!["10.77.0.2/24".parse().unwrap()] },
+            kind: LineKind::Offer {
+                addresses: vec!["10.77.0.2/24".parse().unwrap()],
+                pass: Pass::new([5; 16]),
+            },
             name: "site-a".to_owned(),
             public_key: PublicKey::new([7; 32]),
             endpoints: vec!["203.0.113.10:7733".parse().unwrap()],
@@ -345,8 +366,8 @@ mod tests {
     fn an_offer_is_readable() {
         assert_eq!(
             offer().to_string(),
-            "dwell2,offer,name=site-a,key=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc,\
-             at=203.0.113.10:7733,nets=10.1.0.0/24+10.77.0.1/32,you=10.77.0.2/24,sum=0c17a6782b28"
+            "dwell3,offer,name=site-a,key=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc,\
+             at=203.0.113.10:7733,nets=10.1.0.0/24+10.77.0.1/32,you=10.77.0.2/24,pass=BQUFBQUFBQUFBQUFBQUFBQ,sum=f8a3078b481f"
         );
     }
 
@@ -363,7 +384,7 @@ mod tests {
             assert_eq!(pasted.parse(), Ok(offer()), "{pasted}");
         }
         let v6 = Line { endpoints: vec!["[2001:db8::7]:7733".parse().unwrap()], ..offer() };
-        assert!(v6.quoted().starts_with("'dwell2,"), "a shell would take brackets for a pattern");
+        assert!(v6.quoted().starts_with("'dwell3,"), "a shell would take brackets for a pattern");
         assert_eq!(v6.quoted().parse(), Ok(v6));
     }
 
@@ -372,9 +393,9 @@ mod tests {
         let text = offer().to_string();
         let error = |text: &str| text.parse::<Line>().unwrap_err();
         assert_eq!(error(""), LineError::NoLine);
-        assert_eq!(error("dwell2"), LineError::NoLine);
+        assert_eq!(error("dwell3"), LineError::NoLine);
         assert_eq!(error("ssh-ed25519 AAAA,"), LineError::NoLine);
-        assert_eq!(error("dwell1,offer,sum=x"), LineError::OtherVersion("dwell1".to_owned()));
+        assert_eq!(error("dwell2,offer,sum=x"), LineError::OtherVersion("dwell2".to_owned()));
         assert_eq!(error(&text[..text.len() - 1]), LineError::CutOff);
         assert_eq!(error(&text[..text.len() - 30]), LineError::CutOff);
         assert_eq!(error(&text.replace("10.1.0", "10.2.0")), LineError::Mangled);
@@ -386,34 +407,46 @@ mod tests {
     #[test]
     fn what_is_undamaged_is_checked_all_the_same() {
         let key = "key=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
-        let nets = "nets=10.1.0.0/24";
+        let pass = "pass=BQUFBQUFBQUFBQUFBQUFBQ";
+        let nets = &format!("nets=10.1.0.0/24,{pass}");
+        let answered = "nets=10.1.0.0/24";
         let (of, mac) = ("abcdefghijklmnop", "AAAAAAAAAAAAAAAAAAAAAA");
         for (body, why) in [
-            (format!("dwell2,offer,name=a b,{key},{nets}"), "no name"),
-            (format!("dwell2,offer,name=a,key=short,{nets}"), "public key is none"),
-            (format!("dwell2,offer,name=a,{key}"), "names no prefixes"),
-            (format!("dwell2,offer,name=a,{key},nets=10.1.0.1/24"), "nets can't be"),
-            (format!("dwell2,offer,name=a,name=b,{key},{nets}"), "twice"),
-            (format!("dwell2,offer,name=a,{key},{nets}+10.1.0.0/24"), "twice"),
-            (format!("dwell2,offer,name=a,{key},{nets},run=/bin/sh"), "unknown"),
-            (format!("dwell2,offer,name=a,{key},{nets},you=0.0.0.0/0"), "you can't be"),
-            (format!("dwell2,offer,name=a,{key},{nets},to=BwcHBwcH"), "neither"),
-            (format!("dwell2,answer,name=a,{key},{nets}"), "neither"),
-            (format!("dwell2,answer,name=a,{key},{nets},to=../../ab,of={of},mac={mac}"), "neither"),
-            (format!("dwell2,answer,name=a,{key},{nets},to=BwcHBwcH,of={of}"), "neither"),
+            (format!("dwell3,offer,name=a b,{key},{nets}"), "no name"),
+            (format!("dwell3,offer,name=a,key=short,{nets}"), "public key is none"),
+            (format!("dwell3,offer,name=a,{key},{pass}"), "names no prefixes"),
+            (format!("dwell3,offer,name=a,{key},{answered}"), "neither"),
+            (format!("dwell3,offer,name=a,{key},{answered},pass=BQUF"), "its pass is none"),
+            (format!("dwell3,offer,name=a,{key},nets=10.1.0.1/24,{pass}"), "nets can't be"),
+            (format!("dwell3,offer,name=a,name=b,{key},{nets}"), "twice"),
+            (format!("dwell3,offer,name=a,{key},{answered}+10.1.0.0/24,{pass}"), "twice"),
+            (format!("dwell3,offer,name=a,{key},{nets},run=/bin/sh"), "unknown"),
+            (format!("dwell3,offer,name=a,{key},{nets},you=0.0.0.0/0"), "you can't be"),
+            // Half of the Internet would be taken for what is at the other end.
+            (format!("dwell3,offer,name=a,{key},{nets},you=10.77.0.2/1"), "you can't be"),
+            (format!("dwell3,offer,name=a,{key},{nets},you=10.77.0.2/7"), "you can't be"),
+            (format!("dwell3,offer,name=a,{key},{nets},you=fd77::2/15"), "you can't be"),
+            (format!("dwell3,offer,name=a,{key},{nets},to=BwcHBwcH"), "neither"),
+            (format!("dwell3,answer,name=a,{key},{answered}"), "neither"),
             (
-                format!("dwell2,answer,name=a,{key},{nets},to=BwcHBwcH,of=short,mac={mac}"),
+                format!("dwell3,answer,name=a,{key},{answered},to=../../ab,of={of},mac={mac}"),
                 "neither",
             ),
+            (format!("dwell3,answer,name=a,{key},{answered},to=BwcHBwcH,of={of}"), "neither"),
             (
-                format!("dwell2,answer,name=a,{key},{nets},to=BwcHBwcH,of={of},mac={mac}=="),
+                format!("dwell3,answer,name=a,{key},{answered},to=BwcHBwcH,of=short,mac={mac}"),
+                "neither",
+            ),
+            (format!("dwell3,answer,name=a,{key},{nets},to=BwcHBwcH,of={of},mac={mac}"), "neither"),
+            (
+                format!("dwell3,answer,name=a,{key},{answered},to=BwcHBwcH,of={of},mac={mac}=="),
                 "seal is none",
             ),
             (
-                format!("dwell2,answer,name=a,{key},{nets},to=BwcHBwcH,of={of},mac=AAAA"),
+                format!("dwell3,answer,name=a,{key},{answered},to=BwcHBwcH,of={of},mac=AAAA"),
                 "seal is none",
             ),
-            (format!("dwell2,offer,name=a,{key},{nets},at=0.0.0.0:1"), "at can't be"),
+            (format!("dwell3,offer,name=a,{key},{nets},at=0.0.0.0:1"), "at can't be"),
         ] {
             // A space would be taken out of it before its sum is looked at.
             let error = Line::summed(&body).parse::<Line>().unwrap_err();
@@ -423,7 +456,7 @@ mod tests {
             }
         }
         let many: Vec<String> = (0..=LISTED_MAX).map(|at| format!("10.{at}.0.0/16")).collect();
-        let body = format!("dwell2,offer,name=a,{key},nets={}", many.join("+"));
+        let body = format!("dwell3,offer,name=a,{key},{pass},nets={}", many.join("+"));
         assert!(
             Line::summed(&body).parse::<Line>().unwrap_err().to_string().contains("more than 64")
         );
@@ -468,7 +501,10 @@ mod tests {
                     offer: "abcd+fgh/jklmnop".to_owned(),
                     seal: base64::encode(&mac).trim_end_matches('=').parse().unwrap(),
                 },
-                None => LineKind::Offer { addresses: vec!["fd77::2/64".parse().unwrap()] },
+                None => {
+                    let addresses = vec!["fd77::2/64".parse().unwrap()];
+                    LineKind::Offer { addresses, pass: Pass::new(mac) }
+                }
             };
             prefixes.sort();
             prefixes.dedup();

@@ -13,7 +13,7 @@ use crate::config::{PublicKey, Secret};
 /// The length of the MAC in bytes.
 pub const PAIRING_MAC_LEN: usize = dwell_wire::keyed::MAC_LEN;
 
-const SALT: &[u8] = b"dwell pairing v2";
+const SALT: &[u8] = b"dwell pairing v3";
 
 /// The secret of the two ends of a pairing. The order of keys says who answers whom.
 pub struct PairingKey(hmac::Key);

@@ -14,7 +14,7 @@ use dwell_relay::pairing::edit::{self, NewNode};
 use ipnet::IpNet;
 use serde_json::json;
 
-use super::site::{DEFAULT_CONFIG, Site, new_node};
+use super::site::{DEFAULT_CONFIG, OPEN_DAYS, Site, new_node};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
@@ -24,7 +24,7 @@ Examples:
   sudo dwell init --endpoint '[2001:db8::7]:7733' --address fd77::1/64
   dwell init --config ./relay.toml --name test  elsewhere than in /etc/dwell
 
-It prints one line without secrets. At the other end: sudo dwell join LINE
+It prints one line. At the other end: sudo dwell join LINE
 That prints a line, too. Here again: sudo dwell join THAT-LINE
 
 Exit codes:
@@ -162,7 +162,10 @@ impl Own {
 }
 
 /// Asks until the answer can be read; an empty one is none.
-fn question<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> anyhow::Result<Option<T>> {
+pub(super) fn question<T>(
+    text: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> anyhow::Result<Option<T>> {
     loop {
         write!(io::stderr(), "{text}")?;
         let mut answer = String::new();
@@ -211,8 +214,8 @@ impl Init {
         if self.force {
             site.reload()?;
         }
-        let line = site.offer(0, false)?;
-        print_line(&line, &path, self.json)?;
+        let line = site.invite(0, 1, OPEN_DAYS)?.remove(0);
+        print_line(&line, &path, None, self.json)?;
         if !self.json {
             terminal::note(&next_step(&line));
         }
@@ -220,18 +223,26 @@ impl Init {
     }
 }
 
-/// Prints a line alone on standard output, so that it can be piped.
-pub(super) fn print_line(line: &Line, config: &Path, json: bool) -> anyhow::Result<()> {
+/// Prints a line alone on standard output, so that it can be piped; JSON has its code, too.
+pub(super) fn print_line(
+    line: &Line,
+    config: &Path,
+    code: Option<&str>,
+    json: bool,
+) -> anyhow::Result<()> {
     let text = line.to_string();
     if !json {
         return Ok(terminal::print(&format!("{text}\n"))?);
     }
-    let document = json!({
+    let mut document = json!({
         "line": text,
         "name": line.name,
         "public_key": line.public_key.to_string(),
         "config": config,
     });
+    if let Some(code) = code {
+        document["code"] = code.into();
+    }
     Ok(terminal::print(&format!("{document:#}\n"))?)
 }
 
@@ -243,7 +254,8 @@ fn next_step(line: &Line) -> String {
     let quoted = line.quoted();
     format!(
         "\nAt the other end:  sudo dwell join {quoted}\nThen here, with the line that it prints:  sudo dwell \
-         join LINE\n{reach}The line holds no secret; bring it over a channel that nobody else can write to."
+         join LINE\n{reach}The line is good for one answer within {OPEN_DAYS} days. Bring it over a channel that nobody \
+         else can write to, and better none that others read."
     )
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::init::print_line;
-use super::site::{DEFAULT_CONFIG, Site};
+use super::site::{DEFAULT_CONFIG, OPEN_DAYS, Site};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -21,7 +21,7 @@ Exit codes:
 
 /// Print the line that another site is to paste
 ///
-/// A line suggests the first tunnel addresses that no peer has yet.
+/// A line suggests the first tunnel addresses that no peer has yet. It takes one answer.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Invite {
@@ -34,6 +34,9 @@ pub(crate) struct Invite {
     /// Print N lines
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
+    /// Take an answer to it for N days
+    #[arg(long, value_name = "N", default_value_t = OPEN_DAYS, value_parser = clap::value_parser!(u16).range(1..=366))]
+    days: u16,
     /// Print JSON, a document for each line
     #[arg(long)]
     json: bool,
@@ -42,9 +45,8 @@ pub(crate) struct Invite {
 impl Invite {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let site = Site::existing(&self.config)?;
-        for number in 0..usize::from(self.count) {
-            let line = site.offer(usize::from(self.skip) + number, false)?;
-            print_line(&line, &self.config, self.json)?;
+        for line in site.invite(self.skip.into(), self.count.into(), self.days)? {
+            print_line(&line, &self.config, None, self.json)?;
         }
         Ok(ExitCode::SUCCESS)
     }

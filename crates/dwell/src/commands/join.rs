@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use dwell_relay::config::{Config, Endpoint, PeerConfig, PublicKey, RateConfig, Security};
 use dwell_relay::pairing::edit::{self, NewPeer};
-use dwell_relay::pairing::{LINE_LEN_MAX, Line, LineKind, Seal, address};
-use ipnet::IpNet;
+use dwell_relay::pairing::{Invitation, LINE_LEN_MAX, Line, LineKind, Pass, Seal, is_code};
 
 use super::init::{Own, listen_for, print_line};
+use super::networks;
 use super::node::Reloaded;
 use super::site::Site;
 use super::up;
@@ -23,10 +23,12 @@ Examples:
   sudo dwell join --prefix 10.2.0.0/24 --rate 2mbit LINE    without questions
   sudo dwell join --up LINE            and run the relay at once
   sudo dwell join < line.txt           from a file, or pasted
+  sudo dwell join --code 4821-0937-5561-2048 ANSWER   with the code that the other end printed
   sudo dwell join --psk /etc/dwell/ab.psk LINE   with a key that both ends share, made by `dwell genpsk`
 
-Without a configuration it makes one. It prints the line that is to be pasted at the other end; given
-that one, it prints nothing more. A relay that runs takes the new peer at once.
+Without a configuration it makes one. It prints the line that is to be pasted at the other end, and a
+code for those who compare it; given that line, it asks for the code and prints nothing more. A relay
+that runs takes the new peer at once.
 
 Exit codes:
   0  the other end is a peer
@@ -63,6 +65,12 @@ pub(super) struct Options {
     /// Replace what the configuration says of that peer now
     #[arg(long)]
     pub(super) force: bool,
+    /// The code that the other end printed with its answer; it is asked for on a terminal
+    #[arg(long, value_name = "DIGITS")]
+    pub(super) code: Option<String>,
+    /// Take the other end's word for networks as wide as a default route
+    #[arg(long)]
+    pub(super) default_route: bool,
 }
 
 impl Options {
@@ -78,8 +86,19 @@ impl Options {
                 "{} mixes in no shared key: leave --psk out, or let it join again with --psk",
                 line.name
             ),
-            _ => Ok(()),
+            _ => self.fit_kind(line),
         }
+    }
+
+    fn fit_kind(&self, line: &Line) -> anyhow::Result<()> {
+        if self.code.is_some() && line.pass().is_some() {
+            bail!(
+                "--code is for an answer, and this line is an offer: leave it out. The code is printed here, \
+                 and asked for at {}",
+                line.name
+            );
+        }
+        networks::refuse_default(line, self.default_route)
     }
 }
 
@@ -100,20 +119,18 @@ impl Join {
             // There it is that of all peers.
             None => (self.create(&line)?, None),
         };
-        let mut joining = Joining { site, line, options: self.options, rate };
-        joining.check()?;
-        let outcome = joining.add()?;
+        let joining = Joining { site, line, options: self.options, rate };
+        let (joining, outcome) = joining.check()?.add()?;
         let is_running = joining.site.reload()? != Reloaded::NotRunning;
         let answer = joining.answer()?;
         for warning in joining.site.config.warnings() {
             terminal::complain("warning", &warning);
         }
         terminal::note(&outcome);
-        if let Some(answer) = &answer {
-            print_line(answer, &path, self.json)?;
+        if let Some((line, code)) = &answer {
+            print_line(line, &path, Some(code), self.json)?;
             if !self.json {
-                let quoted = answer.quoted();
-                terminal::note(&format!("\nAt the other end:  sudo dwell join {quoted}"));
+                terminal::note(&next_step(line, code));
             }
         }
         drop(joining);
@@ -172,7 +189,7 @@ impl Join {
         }
         self.own.ask(line.endpoints.is_empty())?;
         let mut new = self.own.node()?;
-        if let (true, LineKind::Offer { addresses }) = (new.addresses.is_empty(), &line.kind) {
+        if let (true, LineKind::Offer { addresses, .. }) = (new.addresses.is_empty(), &line.kind) {
             new.addresses.clone_from(addresses);
         }
         if new.endpoints.is_empty() && line.endpoints.is_empty() {
@@ -195,7 +212,8 @@ impl Join {
                 );
             }
         }
-        refuse_own_networks(line, &new.prefixes, &new.addresses)?;
+        networks::refuse_own(line, &new.prefixes, &new.addresses)?;
+        networks::refuse_what_is_in_use(line, None)?;
         Site::create(&self.own.config, &new)
     }
 }
@@ -223,8 +241,8 @@ pub(super) struct Joining {
 }
 
 impl Joining {
-    /// Refuses what can't work, or would not be what anybody wants.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    /// Refuses what can't work, or would not be what anybody wants, or is not by whom it says.
+    pub(super) fn check(self) -> anyhow::Result<Checked> {
         let (line, config) = (&self.line, &self.site.config);
         let own = self.site.public_key()?;
         if line.public_key == own {
@@ -244,8 +262,8 @@ impl Joining {
                 line.name
             );
         }
-        self.check_seal()?;
-        refuse_own_networks(line, &config.pairing.prefixes, &config.node.addresses)?;
+        networks::refuse_own(line, &config.pairing.prefixes, &config.node.addresses)?;
+        networks::refuse_what_is_in_use(line, Some(config))?;
         let has_endpoint = !line.endpoints.is_empty() || !config.pairing.endpoints.is_empty();
         if !has_endpoint {
             bail!(
@@ -255,29 +273,62 @@ impl Joining {
                 self.site.path.display()
             );
         }
-        Ok(())
+        let new = self.new_peer();
+        if self.site.config.peers.iter().any(|known| is_same(known, &new)) {
+            // Nothing is to be changed, and the answer may have been taken long ago.
+            return Ok(Checked { joining: self, answers: None });
+        }
+        let answers = self.answered()?;
+        Ok(Checked { joining: self, answers })
     }
 
-    /// Refuses an answer that is not as the other end made it, or answers what this node never said.
-    fn check_seal(&self) -> anyhow::Result<()> {
-        let LineKind::Answer { offer, .. } = &self.line.kind else { return Ok(()) };
+    /// The offer that this line answers, if it is an answer: an open one, as the other end made it.
+    fn answered(&self) -> anyhow::Result<Option<Answered>> {
+        let LineKind::Answer { offer, .. } = &self.line.kind else { return Ok(None) };
         let name = &self.line.name;
-        if !self.line.is_sealed_for(self.site.private_key()?) {
+        let open = self.site.invitations()?;
+        let Some(invitation) = open.get(offer) else {
+            bail!(
+                "{name} answers no line of this node that waits for an answer: each takes one, for some days. \
+                 That line was answered already, is too old by the clock of this machine, or was changed on its way. Give {name} a new one \
+                 (`dwell invite`), and take it there with --force"
+            );
+        };
+        let kind = LineKind::Offer { addresses: Vec::new(), pass: invitation.pass };
+        if invitation.node != self.site.line(kind, false)?.node_digest() {
+            bail!(
+                "{name} answers another line than this node gives now: this node's name, endpoints or prefixes \
+                 were changed since. Give {name} the present one (`dwell invite`), and take it there with --force"
+            );
+        }
+        if !self.line.is_sealed_for(self.site.private_key()?, &invitation.pass) {
             bail!(
                 "this answer was changed on its way, or is not by the node whose key it names: what it says was \
                  not sealed with that key for this node. Fetch it from {name} again, over a channel that \
                  nobody else can write to"
             );
         }
-        let own = self.site.line(LineKind::Offer { addresses: Vec::new() }, false)?;
-        if *offer != own.offer_digest() {
-            bail!(
-                "{name} answers another line than this node gives now: that line was changed on its way, or \
-                 this node's name, endpoints or prefixes were changed since. Give {name} the present one \
-                 (`dwell invite`), and take it there with --force"
-            );
+        let code = self.compare_codes(&invitation.pass)?;
+        Ok(Some(Answered { invitation: invitation.clone(), code }))
+    }
+
+    /// Refuses an answer whose code is not the one that was printed with it. Returns it if nobody said one.
+    fn compare_codes(&self, pass: &Pass) -> anyhow::Result<Option<String>> {
+        let (name, code) = (&self.line.name, self.line.code(pass));
+        let typed = match &self.options.code {
+            Some(typed) => Some(typed.clone()),
+            None => ask_code(name)?,
+        };
+        match typed {
+            None => Ok(Some(code)),
+            Some(typed) if is_code(&code, &typed) => Ok(None),
+            Some(_) => bail!(
+                "the code is another one than that of this answer: it was mistyped, or {name} did not make \
+                 this answer, or not of this node's line. Nothing was changed here. If the code is right, \
+                 remove this node from {name} (`dwell peer remove`) and begin again with `dwell invite`, over \
+                 another channel"
+            ),
         }
-        Ok(())
     }
 
     fn new_peer(&self) -> NewPeer {
@@ -292,8 +343,7 @@ impl Joining {
         }
     }
 
-    /// Makes the other end a peer, and says what happened.
-    pub(super) fn add(&mut self) -> anyhow::Result<String> {
+    fn add(&mut self) -> anyhow::Result<String> {
         let new = self.new_peer();
         let path = self.site.path.display().to_string();
         let mut text = self.site.text.clone();
@@ -333,23 +383,71 @@ impl Joining {
         ))
     }
 
-    /// The line for the other end, unless its line was the answer to ours.
-    pub(super) fn answer(&self) -> anyhow::Result<Option<Line>> {
-        if matches!(self.line.kind, LineKind::Answer { .. }) {
-            return Ok(None);
-        }
+    /// The line for the other end with its code, unless its line was the answer to ours.
+    pub(super) fn answer(&self) -> anyhow::Result<Option<(Line, String)>> {
+        let Some(pass) = self.line.pass() else { return Ok(None) };
         let kind = LineKind::Answer {
             tag: Line::tag_of(&self.line.public_key),
             offer: self.line.offer_digest(),
             seal: Seal::default(),
         };
         let answer = self.site.line(kind, self.options.psk.is_some())?;
-        let answer = answer.sealed(self.site.private_key()?, &self.line.public_key);
-        answer.context("the key in the line is none").map(Some)
+        let answer = answer.sealed(self.site.private_key()?, &self.line.public_key, pass);
+        let answer = answer.context("the key in the line is none")?;
+        let code = answer.code(pass);
+        Ok(Some((answer, code)))
     }
 }
 
-fn key_of(peer: &PeerConfig) -> Option<PublicKey> {
+/// A line that was looked at.
+pub(super) struct Checked {
+    joining: Joining,
+    answers: Option<Answered>,
+}
+
+/// An offer that is answered, and the code of the answer if nobody has compared it.
+struct Answered {
+    invitation: Invitation,
+    code: Option<String>,
+}
+
+impl Checked {
+    /// Makes the other end a peer, and says what happened. The offer takes no other answer then.
+    pub(super) fn add(mut self) -> anyhow::Result<(Joining, String)> {
+        let mut outcome = self.joining.add()?;
+        if let Some(Answered { invitation, code }) = self.answers {
+            self.joining.site.end_invitation(&invitation.offer)?;
+            if let Some(code) = code {
+                let name = &self.joining.line.name;
+                outcome += &format!(
+                    "\nThe code of its answer is {code}. If {name} printed another one, somebody has replaced \
+                     the answer: remove the peer at both ends"
+                );
+            }
+        }
+        Ok((self.joining, outcome))
+    }
+}
+
+/// Asks on a terminal for the code that the other end printed; none if it is not given.
+fn ask_code(name: &str) -> anyhow::Result<Option<String>> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    let text = format!(
+        "Code that {name} printed with this answer [none: nobody else can write to the channel that it came by]: "
+    );
+    super::init::question(&text, |typed| Ok(typed.to_owned()))
+}
+
+pub(super) fn next_step(answer: &Line, code: &str) -> String {
+    format!(
+        "\nAt the other end:  sudo dwell join {}\nIf it asks for the code of this answer:  {code}",
+        answer.quoted()
+    )
+}
+
+pub(super) fn key_of(peer: &PeerConfig) -> Option<PublicKey> {
     match &peer.security {
         Security::Keys { peer, .. } => Some(*peer),
         Security::Psk(_) | Security::None => None,
@@ -371,32 +469,6 @@ fn endpoint_for(endpoints: &[Endpoint], config: &Config) -> Option<Endpoint> {
     let fits = |endpoint: &&Endpoint| endpoint.ip().is_none_or(|ip| ip.is_ipv4() == is_v4);
     // One that does not fit is refused with what to do.
     endpoints.iter().find(fits).or(endpoints.first()).cloned()
-}
-
-/// What is here is not at the other end.
-fn refuse_own_networks(line: &Line, own: &[IpNet], addresses: &[IpNet]) -> anyhow::Result<()> {
-    for theirs in &line.prefixes {
-        // One that has the other in it is no mistake: a hub has all of the network, and what is connected
-        // here is nearer than that.
-        if let Some(own) = own.iter().find(|own| *own == theirs) {
-            bail!(
-                "{theirs} is behind {} by its line, and {own} is behind this node: both sites can't have the \
-                 same network. If they were swapped, correct the prefixes (under [pairing]) and make the line \
-                 again; if both really use it, renumber one",
-                line.name
-            );
-        }
-        let is_theirs = |own: &&IpNet| address::host(own) == *theirs;
-        if let Some(own) = addresses.iter().find(is_theirs) {
-            bail!(
-                "{} has the tunnel address {} already: give this node another one, with --address for a new \
-                 node, or under [node] (addresses), for instance the next one of that network",
-                line.name,
-                own.addr()
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Reads one peer's key, prefixes and so on, as options.

@@ -18,6 +18,7 @@ mod key_file;
 mod lab;
 mod lab_setup;
 mod man;
+mod networks;
 mod node;
 mod peer;
 mod proxy;

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::init::rate;
-use super::join::{Joining, Options, add_by_hand};
+use super::join::{Joining, Options, add_by_hand, next_step};
 use super::node;
 use super::site::{DEFAULT_CONFIG, Site};
 use dwell_cli::terminal;
@@ -110,13 +110,13 @@ impl Add {
         let mut site = Site::existing(&self.config)?;
         let Some(public_key) = self.public_key else {
             let line: Line = self.line.concat().parse()?;
-            let mut joining = Joining { site, line, options: self.options, rate: self.rate };
+            let joining = Joining { site, line, options: self.options, rate: self.rate };
             joining.options.fit(&joining.line)?;
-            joining.check()?;
-            terminal::note(&joining.add()?);
+            let (joining, outcome) = joining.check()?.add()?;
+            terminal::note(&outcome);
             joining.site.reload()?;
-            if let Some(answer) = joining.answer()? {
-                terminal::note(&format!("At the other end:  sudo dwell join {}", answer.quoted()));
+            if let Some((answer, code)) = joining.answer()? {
+                terminal::note(&next_step(&answer, &code));
             }
             return Ok(());
         };

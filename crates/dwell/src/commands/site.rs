@@ -5,11 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, bail, ensure};
 use dwell_relay::config::{Config, PublicKey, Secret, base64_of};
 use dwell_relay::pairing::edit::{self, NewNode};
-use dwell_relay::pairing::{Line, LineKind, address};
+use dwell_relay::pairing::{
+    Invitation, Invitations, Line, LineKind, OPEN_MAX, PASS_LEN, Pass, address,
+};
 use dwell_relay::trust::public_key;
 use ipnet::IpNet;
 
@@ -22,6 +25,11 @@ pub(super) const DEFAULT_CONFIG: &str = "/etc/dwell/relay.toml";
 const PRIVATE_KEY_FILE: &str = "private.key";
 /// Far more than any configuration needs.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// More than [`OPEN_MAX`] of them take.
+const INVITATIONS_BYTES_MAX: u64 = 100 * OPEN_MAX as u64;
+/// How long a line takes an answer, if nothing else was said.
+pub(super) const OPEN_DAYS: u16 = 7;
+const DAY_S: u64 = 86_400;
 
 /// A node's file, and what it says.
 #[derive(Debug)]
@@ -40,11 +48,7 @@ impl Site {
             return Ok(None);
         }
         let lock = lock(path)?;
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|file| {
-                io::Read::read_to_string(&mut io::Read::take(file, CONFIG_BYTES_MAX + 1), &mut text)
-            })
+        let text = read_bounded(path, CONFIG_BYTES_MAX)
             .with_context(|| format!("{} can't be read: use sudo", path.display()))?;
         refuse_long(&text, path)?;
         let config = checked(&text, path)?;
@@ -134,16 +138,64 @@ impl Site {
         })
     }
 
-    /// An offer for another site, which may take the free tunnel addresses after the first `skip`.
-    pub(super) fn offer(&self, skip: usize, has_psk: bool) -> anyhow::Result<Line> {
-        let addresses = address::suggest(&self.config, skip);
-        if addresses.is_empty() && !self.config.node.addresses.is_empty() {
-            bail!(
-                "the networks of this node's tunnel addresses are full: give it one in a larger network, \
-                 for instance addresses = [\"10.77.0.1/16\"] under [node]"
-            );
+    /// Offers for other sites, which may take the free tunnel addresses after the first `skip`, one each.
+    pub(super) fn offers(&self, skip: usize, count: usize) -> anyhow::Result<Vec<Line>> {
+        let offer = |number| {
+            let addresses = address::suggest(&self.config, skip + number);
+            if addresses.is_empty() && !self.config.node.addresses.is_empty() {
+                bail!(
+                    "the networks of this node's tunnel addresses are full: give it one in a larger network, \
+                     for instance addresses = [\"10.77.0.1/16\"] under [node]"
+                );
+            }
+            let random = key_file::random()?;
+            let (pass, _) =
+                random.split_first_chunk::<PASS_LEN>().context("too few random bytes")?;
+            self.line(LineKind::Offer { addresses, pass: Pass::new(*pass) }, false)
+        };
+        (0..count).map(offer).collect()
+    }
+
+    /// The same, and remembers them until they are answered, for so many days.
+    pub(super) fn invite(&self, skip: usize, count: usize, days: u16) -> anyhow::Result<Vec<Line>> {
+        let offers = self.offers(skip, count)?;
+        let mut open = self.invitations()?;
+        let until_s = now_s() + u64::from(days) * DAY_S;
+        for invitation in offers.iter().filter_map(|offer| Invitation::of(offer, until_s)) {
+            open.add(invitation)?;
         }
-        self.line(LineKind::Offer { addresses }, has_psk)
+        self.write_invitations(&open)?;
+        Ok(offers)
+    }
+
+    /// The offers that wait for their answers.
+    pub(super) fn invitations(&self) -> anyhow::Result<Invitations> {
+        let path = self.invitations_path();
+        let text = match read_bounded(&path, INVITATIONS_BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => {
+                let path = path.display();
+                return Err(error).with_context(|| format!("{path} can't be read: use sudo"));
+            }
+        };
+        let invitations = Invitations::read(&text, now_s());
+        invitations.with_context(|| format!("{} is not as it was written", path.display()))
+    }
+
+    /// Takes no other answer to this offer.
+    pub(super) fn end_invitation(&self, offer: &str) -> anyhow::Result<()> {
+        let mut open = self.invitations()?;
+        open.end(offer);
+        self.write_invitations(&open)
+    }
+
+    fn write_invitations(&self, open: &Invitations) -> anyhow::Result<()> {
+        write(&self.invitations_path(), &open.to_string(), 0o600)
+    }
+
+    fn invitations_path(&self) -> PathBuf {
+        self.path.with_extension("invitations")
     }
 
     /// Makes the relay that runs with this file read it, and says what came of it.
@@ -177,6 +229,18 @@ pub(super) fn new_node(name: String, path: &Path) -> NewNode {
         prefixes: Vec::new(),
         rate: None,
     }
+}
+
+/// Reads a file up to one byte more than it should have.
+fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = io::Read::take(File::open(path)?, bytes_max + 1);
+    io::Read::read_to_string(&mut file, &mut text)?;
+    Ok(text)
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// Relays read no longer ones.
@@ -261,11 +325,12 @@ mod tests {
         drop(site);
         let site = Site::existing(&path).unwrap();
         assert!(site.text.ends_with("# mine\n"));
-        let line = site.offer(0, false).unwrap().to_string();
+        let line = site.invite(0, 1, OPEN_DAYS).unwrap().remove(0).to_string();
         assert!(line.contains("you=10.77.0.2/24"), "{line}");
         assert!(!line.contains(key.trim().trim_end_matches('=')), "no secret is in it");
         let names = std::fs::read_dir(path.parent().unwrap()).unwrap();
-        assert_eq!(names.count(), 2, "nothing else is left");
+        assert_eq!(names.count(), 3, "nothing else is left");
+        assert_eq!(mode("relay.invitations"), 0o600);
         drop(site);
         std::fs::remove_dir_all(&directory).unwrap();
     }

@@ -110,6 +110,10 @@ pub(super) fn two_sites(lab: &mut Lab) -> anyhow::Result<()> {
     );
     let (is_well, wrong) = b.verify("site-b", "0")?;
     ensure!(!is_well && wrong[0]["check"] == "session", "{wrong:#?}");
+    // A line takes one answer.
+    let config = a.config.to_str().context("a path")?;
+    ensure!(!a.run(&["peer", "add", &answer, "--config", config])?.status.success(), "once more");
+    let answer = b.configures(&["join", &a.configures(&["invite"])?])?;
     a.configures(&["peer", "add", &answer])?;
     ensure!(a.verify("site-a", "20")?.0, "it does not come back");
     ensure!(up_a.stop()?.success() && up_b.stop()?.success(), "they do not stop in order");
