@@ -124,6 +124,25 @@ mod tests {
     }
 
     #[test]
+    fn every_command_line_of_the_pages_is_accepted() {
+        let mut seen = 0;
+        for (page, text) in dwell_testkit::pages::pages().unwrap() {
+            for found in dwell_testkit::pages::command_lines(&text) {
+                let words = found.words_of("./x").unwrap_or_default();
+                if words.first().is_none_or(|word| word != "attack") {
+                    continue;
+                }
+                let words =
+                    words.iter().map(|word| if word == "NAME" { ALL[0].name } else { word });
+                let read = Cli::try_parse_from(words);
+                assert!(read.is_ok(), "{}, line {}: {read:?}", page.display(), found.line);
+                seen += 1;
+            }
+        }
+        assert!(seen > 3, "only {seen} command lines were found");
+    }
+
+    #[test]
     fn a_selection_runs_with_every_change() {
         assert!(ALL.iter().any(|attack| attack.is_quick));
     }

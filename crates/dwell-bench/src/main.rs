@@ -187,6 +187,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
 
     use super::*;
 
@@ -203,5 +204,40 @@ mod tests {
             assert!(help.contains(&format!("./x bench {name}")), "{name} has no examples");
             assert!(bench.get_about().is_some(), "{name} does not say what it is for");
         }
+    }
+    /// Command lines of the documentation: asked for help after its words, it looks at them first.
+    #[test]
+    fn every_command_line_of_the_pages_is_accepted() {
+        let (mut seen, mut wrong) = (0, Vec::new());
+        for (page, text) in dwell_testkit::pages::pages().unwrap() {
+            for found in dwell_testkit::pages::command_lines(&text) {
+                let words = found.words_of("./x").unwrap_or_default();
+                let [bench, words @ ..] = &words[..] else { continue };
+                // These two are programs of their own.
+                if bench != "bench" || words.iter().any(|word| word == "codec" || word == "sim") {
+                    continue;
+                }
+                let words = words.iter().filter(|word| *word != "…");
+                let mut words: Vec<_> = words.map(|word| word.trim_end_matches(",…")).collect();
+                // `./x` has one that is meant if none is named.
+                let is_named = Bench::command()
+                    .get_subcommands()
+                    .any(|named| Some(&named.get_name()) == words.first());
+                if !is_named {
+                    words.insert(0, "link");
+                }
+                let line = ["./x bench"].into_iter().chain(words).chain(["--help"]);
+                let error = Bench::try_parse_from(line).unwrap_err();
+                // A sentence may name an option without its value.
+                let is_named = found.place == dwell_testkit::pages::Place::Sentence
+                    && error.to_string().contains("a value is required for");
+                if error.kind() != ErrorKind::DisplayHelp && !is_named {
+                    wrong.push(format!("{}, line {}: {error}", page.display(), found.line));
+                }
+                seen += 1;
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(seen > 50, "only {seen} command lines were found");
     }
 }

@@ -6,12 +6,14 @@
 //! * [`faults`] that befall two relays;
 //! * [`stream`]: numbered datagrams, each checked and timed;
 //! * [`hostile`]: a peer that holds the key and keeps to no rules;
+//! * [`pages`]: those of the documentation, and the command lines in them;
 //! * [`raw`]: packets as they are on a link, and in anybody's name;
 //! * [`stalls`]: how long the machine itself stood still meanwhile.
 
 pub mod faults;
 pub mod hostile;
 pub mod mesh;
+pub mod pages;
 pub mod raw;
 pub mod sites;
 pub mod stalls;

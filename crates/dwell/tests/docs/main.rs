@@ -1,5 +1,4 @@
-//! The documentation's links and examples, and the quick start of README.md and the tutorial as an operator would do
-//! them.
+//! The documentation's links, examples and command lines, and what its pages tell operators to do, as one would do it.
 //!
 //! These run in a lab, which must be entered before there are threads: so this is a
 //! program with its own main function that starts itself again for these checks. Arguments are
@@ -8,31 +7,28 @@
 // Nothing here is for others.
 #![allow(missing_docs)]
 
+mod commands;
+mod walk;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use dwell_lab::lab::{self, Host, Lab, LabError, Process};
+use dwell_lab::lab::LabError;
 
 const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
-const README: &str = include_str!("../../../README.md");
+const README: &str = include_str!("../../../../README.md");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
-const PATIENCE: Duration = Duration::from_secs(10);
 const SKIPPED: u8 = 77;
-const TUTORIAL: &str = "docs/tutorial.md";
 /// The argument by which this program starts itself, before the page whose commands it runs.
 const IN_LAB: &str = "--in-lab";
-/// Where a configuration is on a machine of its own.
-const ETC: &str = "/etc/dwell/";
 
 type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
 
-const ALL: [Check; 10] = [
+const ALL: [Check; 13] = [
     ("every_link_leads_somewhere", links_lead_somewhere),
     ("every_anchor_is_a_heading", anchors_are_headings),
     ("every_page_is_linked", pages_are_linked),
@@ -41,8 +37,11 @@ const ALL: [Check; 10] = [
     ("the_readme_links_the_examples", readme_links_examples),
     ("every_example_checks", examples_check),
     ("monitoring_knows_what_there_is", monitoring_agrees),
-    ("the_quick_start_works", || in_lab("README.md")),
-    ("the_tutorial_works", || in_lab(TUTORIAL)),
+    ("every_command_is_accepted", commands::are_accepted),
+    ("the_quick_start_works", || walk::in_lab("README.md")),
+    ("the_tutorial_works", || walk::in_lab("docs/tutorial.md")),
+    ("pairing_works_as_its_page_has_it", || walk::in_lab("docs/pairing.md")),
+    ("keys_are_made_as_their_page_has_it", || walk::in_lab("docs/security.md")),
 ];
 
 fn main() -> ExitCode {
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
     if let [flag, page] = &arguments[..]
         && flag == IN_LAB
     {
-        return walk_through(page).unwrap_or_else(|error| {
+        return walk::through(page).unwrap_or_else(|error| {
             eprintln!("{error:#}");
             let forbidden = error.downcast_ref().is_some_and(LabError::is_not_permitted);
             if forbidden { ExitCode::from(SKIPPED) } else { ExitCode::FAILURE }
@@ -79,19 +78,6 @@ fn main() -> ExitCode {
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The fenced blocks of a page whose info string is `info`.
-fn blocks<'a>(page: &'a str, info: &str) -> Vec<&'a str> {
-    let mut blocks = Vec::new();
-    for piece in page.split("\n```").skip(1).step_by(2) {
-        if let Some((first, text)) = piece.split_once('\n')
-            && first.trim() == info
-        {
-            blocks.push(text);
-        }
-    }
-    blocks
-}
-
 fn example(name: &str) -> anyhow::Result<String> {
     let path = Path::new(EXAMPLES).join(name);
     fs::read_to_string(&path).with_context(|| path.display().to_string())
@@ -99,32 +85,9 @@ fn example(name: &str) -> anyhow::Result<String> {
 
 /// The pages of the project: their paths from its root, and their texts.
 fn pages() -> anyhow::Result<Vec<(PathBuf, String)>> {
-    let mut pages = Vec::new();
-    let crates = crates()?;
-    let directories = ["", "docs", "data", "fuzz"].map(PathBuf::from);
-    for directory in directories.iter().chain(&crates) {
-        for entry in fs::read_dir(Path::new(ROOT).join(directory))? {
-            let name = Path::new(directory).join(entry?.file_name());
-            if name.extension().is_some_and(|extension| extension == "md") {
-                let text = fs::read_to_string(Path::new(ROOT).join(&name))?;
-                pages.push((name, text));
-            }
-        }
-    }
+    let pages = dwell_testkit::pages::pages()?;
     ensure!(pages.len() >= 10, "pages are missing: {}", pages.len());
     Ok(pages)
-}
-
-/// The directories of the crates, from the project's root.
-fn crates() -> anyhow::Result<Vec<PathBuf>> {
-    let mut crates = Vec::new();
-    for entry in fs::read_dir(Path::new(ROOT).join("crates"))? {
-        let entry = entry?;
-        if entry.path().join("Cargo.toml").exists() {
-            crates.push(Path::new("crates").join(entry.file_name()));
-        }
-    }
-    Ok(crates)
 }
 
 /// Returns the targets of a page's links within the project, without anchors.
@@ -202,7 +165,7 @@ fn pages_are_linked() -> anyhow::Result<ExitCode> {
 
 /// Each crate says what it is, what it is not, and where to begin.
 fn crates_have_pages() -> anyhow::Result<ExitCode> {
-    let crates = crates()?;
+    let crates = dwell_testkit::pages::crates()?;
     ensure!(crates.len() >= 15, "crates are missing: {}", crates.len());
     for directory in crates {
         let page = Path::new(ROOT).join(&directory).join("README.md");
@@ -300,122 +263,6 @@ fn succeeds(command: &mut Command) -> anyhow::Result<String> {
     let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
     ensure!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
     Ok(out)
-}
-
-/// Has the commands of a page run, in a process of its own.
-fn in_lab(page: &str) -> anyhow::Result<ExitCode> {
-    let mut command = Command::new(std::env::current_exe()?);
-    let output = command.args([IN_LAB, page]).stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match output.status.code() {
-        Some(0) => Ok(ExitCode::SUCCESS),
-        Some(code) if code == i32::from(SKIPPED) => {
-            println!("{}", said.trim());
-            Ok(ExitCode::from(SKIPPED))
-        }
-        _ => anyhow::bail!("{}: {said}{}", output.status, String::from_utf8_lossy(&output.stdout)),
-    }
-}
-
-/// A site of a page: its router.
-struct Site {
-    host: Host,
-    directory: PathBuf,
-    relay: Option<Process>,
-}
-
-/// The sites that pages name, what is their own on the network between them, and a host behind each.
-const SITES: [(&str, &str, &str); 3] = [
-    ("site-a", "203.0.113.10", "10.1.0.1/24"),
-    ("site-b", "198.51.100.20", "10.2.0.1/24"),
-    ("site-c", "192.0.2.30", "10.3.0.1/24"),
-];
-
-/// Runs the commands of a page on hosts with the addresses that it names.
-fn walk_through(page: &str) -> anyhow::Result<ExitCode> {
-    let text = fs::read_to_string(Path::new(ROOT).join(page))?;
-    let mut lab = lab::enter()?;
-    let directory = Directory::new("walk")?;
-    let mut sites = build_sites(&mut lab, &directory.0)?;
-    let mut commands = 0;
-    // What was printed last is what is pasted next.
-    let mut printed = String::new();
-    for block in blocks(&text, "console") {
-        for line in block.lines() {
-            let Some((place, command)) = line.split_once("$ ") else { continue };
-            let command = command.replace("LINE", &printed).replace("ANSWER", &printed);
-            let site = sites.iter_mut().find(|site| site.host.name() == place);
-            let said = site.with_context(|| format!("there is no {place}"))?.does(&command)?;
-            said.trim().clone_into(&mut printed);
-            commands += 1;
-        }
-    }
-    ensure!(commands >= 9, "only {commands} commands of {page} were found");
-    let status = succeeds(sites[0].host.command(DWELL).args(["status", "site-a"]))?;
-    ensure!(status.contains("site-b answers"), "site B is not up:\n{status}");
-    for site in &mut sites {
-        if let Some(mut relay) = site.relay.take() {
-            let exit = relay.stop()?;
-            ensure!(exit.success(), "{}: the relay ended with {exit}", site.host.name());
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Makes the sites, with a cable from the first to each of the others.
-fn build_sites(lab: &mut Lab, directory: &Path) -> anyhow::Result<Vec<Site>> {
-    let mut sites: Vec<Site> = Vec::new();
-    for (name, own, lan) in SITES {
-        let host = lab.host(name)?;
-        let directory = directory.join(name);
-        fs::create_dir(&directory)?;
-        if let Some(first) = sites.first() {
-            lab.veth((&first.host, &format!("wan-{name}")), (&host, "wan"))?;
-            for (at, device, address, other) in [
-                (&first.host, &*format!("wan-{name}"), SITES[0].1, own),
-                (&host, "wan", own, SITES[0].1),
-            ] {
-                at.address(device, &format!("{address}/32"))?;
-                at.output("ip", &["route", "add", other, "dev", device])?;
-            }
-        }
-        host.output("ip", &["address", "add", lan, "dev", "lo"])?;
-        sites.push(Site { host, directory, relay: None });
-    }
-    Ok(sites)
-}
-
-impl Site {
-    /// Does what a line of the page says, and returns what it prints.
-    fn does(&mut self, line: &str) -> anyhow::Result<String> {
-        let line = line.strip_prefix("sudo ").unwrap_or(line);
-        let line = line.replace(ETC, &format!("{}/", self.directory.display()));
-        let mut words = line.split_whitespace();
-        let program = match words.next() {
-            Some("dwell") => DWELL,
-            other => other.unwrap_or_default(),
-        };
-        let mut command = self.host.command(program);
-        command.args(words);
-        // On a machine of its own the file is at its usual place.
-        let has_file = ["init", "join", "invite", "peer", "up"];
-        if has_file.iter().any(|name| line.starts_with(&format!("dwell {name}"))) {
-            command.arg("--config").arg(self.directory.join("relay.toml"));
-        }
-        if line.starts_with("dwell up") && self.relay.is_none() {
-            self.relay = Some(Process::spawn(&mut command)?);
-            return Ok(String::new());
-        }
-        // The relays need a moment to find each other.
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match succeeds(&mut command) {
-                Ok(said) => return Ok(said),
-                Err(error) if Instant::now() > end => return Err(error),
-                Err(_) => sleep(Duration::from_millis(100)),
-            }
-        }
-    }
 }
 
 /// A directory of the check's own, removed with it.
