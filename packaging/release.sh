@@ -20,6 +20,8 @@ export SOURCE_DATE_EPOCH
 export LC_ALL=C TZ=UTC
 umask 022
 
+# With the programs for both processors in it.
+image_bytes_max=30000000
 kinds="tar deb rpm ipk oci sbom"
 architectures="x86_64 aarch64"
 revision=1
@@ -290,7 +292,10 @@ make_oci() {
         [ "$arch" = armv7 ] || pairs+=("$arch=${programs[$arch]}")
     done
     "$here/oci/image.sh" "$version" "$work/THIRD-PARTY.txt" "$work/oci" "${pairs[@]}"
-    pack "$work/oci" . >"$out/dwell-$version.oci.tar"
+    local image=$out/dwell-$version.oci.tar bytes
+    pack "$work/oci" . >"$image"
+    bytes=$(stat -c %s "$image")
+    [ "$bytes" -lt "$image_bytes_max" ] || die "the image has $bytes bytes: $image_bytes_max or more is too much"
 }
 
 make_sbom() {

@@ -212,13 +212,97 @@ ipv6_only() {
     verified
 }
 
+# A NAT at each end, as at home: a site's only way out is its router's, which lets in nothing that was not asked for.
+#
+#   site-a 192.168.1.2 ─ nat-a 192.0.2.2 ─ router ─ 192.0.2.6 nat-b ─ 192.168.2.2 site-b
+behind_nats() {
+    local end site nat number=0
+    for end in a b; do
+        site=site-$end nat=nat-$end number=$((number + 1))
+        ip netns add "$nat"
+        ip -n "$nat" link set lo up
+        ip link add home netns "$site" type veth peer name inside netns "$nat"
+        ip link add outside netns "$nat" type veth peer name "nat-$end" netns router
+        ip -n "$site" address add "192.168.$number.2/24" dev home
+        ip -n "$nat" address add "192.168.$number.1/24" dev inside
+        ip -n "$nat" address add "192.0.2.$((4 * number - 2))/30" dev outside
+        ip -n router address add "192.0.2.$((4 * number - 3))/30" dev "nat-$end"
+        ip -n "$site" link set home up
+        ip -n "$nat" link set inside up
+        ip -n "$nat" link set outside up
+        ip -n router link set "nat-$end" up
+        ip -n "$site" link set wan down
+        ip -n "$site" route replace default via "192.168.$number.1"
+        ip -n "$nat" route add default via "192.0.2.$((4 * number - 3))"
+        ip netns exec "$nat" sysctl -qw net.ipv4.ip_forward=1
+        nat_rules "$nat"
+        # What is known of a flow must not outlive the rules of then; a NAT of today remembers for half a minute.
+        remembers "$nat" 1
+    done
+}
+
+# nat_rules NAT [PORT TO]: with another port for each flow, as carriers' NATs choose; PORT is passed on to TO.
+nat_rules() {
+    ip netns exec "$1" nft -f - <<END
+flush ruleset
+table ip nat {
+    chain in { type nat hook prerouting priority -100; ${2:+iifname "outside" udp dport $2 dnat to $3;} }
+    chain out { type nat hook postrouting priority 100; oifname "outside" masquerade fully-random; }
+}
+table ip filter {
+    chain through { type filter hook forward priority 0; iifname "outside" ct state new ct status != dnat drop; }
+}
+END
+}
+
+# remembers NAT SECONDS: how long it does after the last datagram.
+remembers() {
+    ip netns exec "$1" sysctl -qw "net.netfilter.nf_conntrack_udp_timeout=$2" "net.netfilter.nf_conntrack_udp_timeout_stream=$2"
+}
+
+without_nats() {
+    local end
+    for end in a b; do
+        ip netns delete "nat-$end"
+        ip -n "site-$end" link set wan up
+    done
+    ip -n site-a route replace default via 203.0.113.1
+    ip -n site-b route replace default via 198.51.100.1
+}
+
 nat_on_both_sides() {
     begin unpaired
-    local line
+    behind_nats
+    local line answer site
     line=$(at site-a dwell init --name site-a --prefix 10.1.0.0/24 2>"$log")
     seen[init]=$(cat "$log")
     seen[join]=$(at site-b dwell join --name site-b --prefix 10.2.0.0/24 "$line" 2>&1 || true)
     row "a NAT at both ends" "init join" "(other end must have one|add --endpoint HOST:PORT at the end that can be reached)"
+    # The endpoint that people write then, and that nobody forwards.
+    line=$(at site-a dwell init --force --name site-a --prefix 10.1.0.0/24 --endpoint 192.0.2.2 2>"$log")
+    answer=$(at site-b dwell join --name site-b --prefix 10.2.0.0/24 "$line" 2>"$log")
+    at site-a dwell join "$answer" >"$log" 2>&1
+    up site-a
+    up site-b
+    seen[verify]=$(at site-b dwell verify --wait 12 2>&1 || true)
+    seen[status]=$(at site-b dwell status 2>&1 || true)
+    row "a NAT at both ends, and an endpoint whose port it does not forward" "status verify" "If that is the address of its router, have it forward this UDP port"
+    # The remedy: verified from both ends.
+    nat_rules nat-a 7733 192.168.1.2
+    down site-b
+    sleep 2
+    remembers nat-a 30
+    remembers nat-b 30
+    up site-b
+    for site in site-b site-a; do
+        has "behind two NATs the tunnel works, seen from $site" "$(at "$site" dwell verify --wait 30 2>&1 || true)" "It works"
+    done
+    has "hosts behind it answer" "$(at site-a ping -c 2 -I 10.1.0.1 10.2.0.1 2>&1 || true)" "2 received"
+    has "and the other way" "$(at site-b ping -c 2 -I 10.2.0.1 10.1.0.1 2>&1 || true)" "2 received"
+    has "site A sees the NAT of site B" "$(at site-a dwell status 2>&1)" "192\.0\.2\.6:"
+    down site-a
+    down site-b
+    without_nats
 }
 
 one_end_restarted() {

@@ -232,7 +232,7 @@ fn port_closed(at: SocketAddr) -> Finding {
         Problem::PortClosed,
         format!("Nobody listens at {at}: that machine answers that UDP port {port} is closed."),
         "Start the relay there (dwell relay), and compare its listen with the port of endpoint \
-         here.",
+         here. If that is the address of its router, have it forward this UDP port.",
     )
 }
 

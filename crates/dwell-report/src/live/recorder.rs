@@ -7,7 +7,7 @@ use super::point::{Counters, Measure, Point};
 use super::series::{Range, Series};
 use crate::status::{PeerState, PeerStatus, Status, TxStatus};
 
-/// Peers and classes whose past is kept: some 200 kB each after a day.
+/// Peers and classes whose past is kept: some 250 kB each after a day.
 const SCOPES_MAX: usize = 64;
 /// Reasons and learned classes that are sent of each peer.
 const LISTED_MAX: usize = 12;

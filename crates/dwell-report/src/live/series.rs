@@ -157,6 +157,8 @@ mod tests {
     use super::super::Measure;
     use super::*;
 
+    const BYTES_MAX: usize = 300_000;
+
     fn point(value: u64) -> Point {
         let mut point = Point::MISSING;
         point.set(Measure::Link, value as f64);
@@ -165,6 +167,19 @@ mod tests {
 
     fn values(series: &Series, range: Range, now: u64) -> Vec<Option<f64>> {
         series.window(range, now).iter().map(|point| point.get(Measure::Link)).collect()
+    }
+
+    /// What docs/monitoring.md says of it: a page that nobody reads costs no more.
+    #[test]
+    fn a_day_of_a_scope_takes_some_250_kb() {
+        let mut series = Series::new();
+        for second in 0..2 * 86_400 {
+            series.put(second, point(second));
+        }
+        let points = series.seconds.points.capacity() + series.minutes.points.capacity();
+        let bytes = points * size_of::<Point>();
+        println!("the past of a scope takes {bytes} bytes");
+        assert!((100_000..BYTES_MAX).contains(&bytes), "{bytes} bytes");
     }
 
     #[test]
