@@ -24,7 +24,9 @@ mkdir -p "$directory"
     (
         mkdir -p "$directory"/{armhf,debs,lists/partial,cache/archives/partial}
         : >"$directory/status"
-        printf '%s\n' 'APT::Architecture "armhf";' 'APT::Architectures { "armhf"; };' "Dir::State \"$directory\";" \
+        # Of the suite's first release only: no more is needed, and nothing of this machine's is changed.
+        echo "deb http://deb.debian.org/debian $(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release) main" >"$directory/sources.list"
+        printf '%s\n' "Dir::Etc::sourcelist \"$directory/sources.list\";" 'Dir::Etc::sourceparts "/dev/null";' 'APT::Architecture "armhf";' 'APT::Architectures { "armhf"; };' "Dir::State \"$directory\";" \
             "Dir::State::lists \"$directory/lists\";" "Dir::State::status \"$directory/status\";" \
             "Dir::Cache \"$directory/cache\";" >"$directory/apt.conf"
         cd "$directory/debs"
