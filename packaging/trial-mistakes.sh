@@ -250,7 +250,11 @@ table ip nat {
     chain out { type nat hook postrouting priority 100; oifname "outside" masquerade fully-random; }
 }
 table ip filter {
-    chain through { type filter hook forward priority 0; iifname "outside" ct state new ct status != dnat drop; }
+    chain through {
+        type filter hook forward priority 0
+        ct status dnat accept
+        iifname "outside" ct state new drop
+    }
 }
 END
 }
