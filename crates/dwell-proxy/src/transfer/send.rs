@@ -61,7 +61,7 @@ pub struct Send {
     /// The longest time to connect.
     pub connect: Duration,
     /// The longest time that the receiver may say nothing; it says that it is there every 15 s. Usually
-    /// [`SILENCE_MAX`].
+    /// [`SILENCE_MAX`](crate::transfer::SILENCE_MAX).
     pub silence: Duration,
 }
 
