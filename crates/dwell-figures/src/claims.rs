@@ -269,6 +269,14 @@ pub fn to_table(claims: &[Claim]) -> Table {
     table
 }
 
+/// Returns the table and how many of them come out, for a terminal; nothing if there are none.
+pub fn to_text(claims: &[Claim]) -> String {
+    match claims.is_empty() {
+        true => String::new(),
+        false => format!("{}\n{}\n", to_table(claims).to_text(), summary(claims)),
+    }
+}
+
 /// `12 claims: 6 within the interval, 3 within 5 %, 1 off, 1 too uncertain, 1 without a number`
 pub fn summary(claims: &[Claim]) -> String {
     let count = |agreement| claims.iter().filter(|claim| claim.agreement() == agreement).count();

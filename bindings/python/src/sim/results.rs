@@ -103,7 +103,7 @@ impl Results {
         let claims = results::claims(&evaluation);
         if !claims.is_empty() {
             text.push('\n');
-            text.push_str(&claims::to_table(&claims).to_text());
+            text.push_str(&claims::to_text(&claims));
         }
         text
     }

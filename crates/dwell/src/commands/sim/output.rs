@@ -47,10 +47,7 @@ pub(super) fn write_tally(
 /// For a terminal: what papers say beside what we found.
 pub(super) fn claims_text(evaluations: &[Evaluation<'_>]) -> String {
     let all: Vec<_> = evaluations.iter().flat_map(results::claims).collect();
-    match all.is_empty() {
-        true => String::new(),
-        false => format!("{}\n{}\n", claims::to_table(&all).to_text(), claims::summary(&all)),
-    }
+    claims::to_text(&all)
 }
 
 /// The same for programs.
