@@ -46,7 +46,7 @@ row() {
         has "$mistake: $place" "${seen[$place]-}" "$pattern"
         [ -n "$sentence" ] ||
             sentence=$(grep -iEm 1 -- "$pattern" <<<"${seen[$place]-}" |
-                sed -E 's/^[0-9TZ:.-]+ +WARN //; s/^(dwell|error|warning): //; s/[A-Za-z0-9+\/]{43}=/KEY/g; s/\|/\\|/g' | cut -c 1-330 || true)
+                sed -E 's/^[0-9TZ:.-]+ +(WARN|INFO) //; s/^(dwell|error|warning): //; s/[A-Za-z0-9+\/]{43}=/KEY/g; s/\|/\\|/g' | cut -c 1-330 || true)
     done
     rows+=("| $mistake | $(sed 's/[a-z]*/`&`/g; s/ /, /g' <<<"$places") | $sentence |")
     seen=()
@@ -317,9 +317,9 @@ one_end_restarted() {
     wait "${relays[site-b]}" 2>/dev/null || true
     up site-b
     verified
-    seen[status]=$(at site-a dwell status 2>&1)
-    row "one end was restarted" "status" "site-b answers"
-    rows[-1]="| one end was restarted | nothing to do | a new session within a round trip and a half |"
+    look
+    # There is nothing to do about it: it is said where what happened is said.
+    row "one end was restarted" "log web" "site-b began anew: it was restarted"
 }
 
 rate_too_high() {

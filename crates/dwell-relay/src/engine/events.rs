@@ -63,6 +63,14 @@ impl Engine {
                 self.remember(Some(peer), "down", format!("{name} is down: {why}"), "");
                 self.reconnect(peer);
             }
+            NodeEvent::Restarted(peer) => {
+                let name = self.name(peer);
+                let text = format!(
+                    "{name} began anew: it was restarted, or has other memory for histories"
+                );
+                tracing::info!(peer = name, event = "restarted", "{text}");
+                self.remember(Some(peer), "restarted", text, "");
+            }
             // That it is down was just said, and why.
             NodeEvent::Problem(_, Finding { problem: Problem::Stopped, .. })
             | NodeEvent::Solved(_, Problem::Stopped) => {}

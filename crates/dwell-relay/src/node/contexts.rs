@@ -234,8 +234,9 @@ impl Contexts {
         }
     }
 
-    /// A session began, with a peer that offers this.
-    pub(crate) fn begin_session(&mut self, now: Instant, offer: Option<&ContextOffer>) {
+    /// A session began, with a peer that offers this. True if the peer is another than in the session before:
+    /// restarted, or configured anew.
+    pub(crate) fn begin_session(&mut self, now: Instant, offer: Option<&ContextOffer>) -> bool {
         let ours = self.incarnation;
         let theirs = offer.map(|offer| offer.incarnation);
         let before = self.incarnations.replace((ours, theirs));
@@ -253,6 +254,7 @@ impl Contexts {
         if !is_same {
             self.bindings.clear();
         }
+        matches!((before, theirs), (Some((_, Some(before))), Some(now)) if before != now)
     }
 
     /// Returns true, and notes it, if it is time to look how batches are compressed.

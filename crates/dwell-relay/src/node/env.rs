@@ -63,6 +63,8 @@ pub enum NodeEvent {
     Up(usize),
     /// The peer is silent or left: what happens to its routes is configured.
     Down(usize, Parting),
+    /// The peer was restarted, or has other memory for histories, and was not missed meanwhile.
+    Restarted(usize),
     /// Something is wrong with a peer, or, without one, with the node: it begins.
     Problem(Option<usize>, Finding),
     /// That is over.

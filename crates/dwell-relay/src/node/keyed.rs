@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
+use dwell_report::status::PeerState;
 use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::{Cookie, DataHeader, Hello, Initiation, Response};
 
@@ -145,8 +146,14 @@ impl Node {
         self.release(env, now, index);
         self.moved(env, now, index, source);
         let peer = &mut self.peers[index];
-        if peer.connected(now, hello) {
+        let was_up = peer.state == PeerState::Up;
+        let connected = peer.connected(now, hello);
+        if connected.is_codec_refused {
             env.event(NodeEvent::CodecRefused(index));
+        }
+        // Of one that was down it is said that it is up.
+        if connected.is_another && was_up {
+            env.event(NodeEvent::Restarted(index));
         }
         self.compare_dictionaries(env, index);
         self.came_up(env, now, index);

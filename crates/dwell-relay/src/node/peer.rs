@@ -82,6 +82,14 @@ pub(crate) struct Extra {
     pub(crate) datagrams: u64,
 }
 
+/// What a new session says of the peer.
+pub(crate) struct Connected {
+    /// It is another than in the session before: restarted, or with other memory for histories.
+    pub(crate) is_another: bool,
+    /// It can't decode what we compress with.
+    pub(crate) is_codec_refused: bool,
+}
+
 pub(crate) struct Peer {
     /// Unlike an index, never used again.
     pub(crate) generation: u64,
@@ -569,8 +577,8 @@ impl Peer {
         self.refresh_port();
     }
 
-    /// A session came to be. True if the peer can't decode what we compress with.
-    pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> bool {
+    /// A session came to be.
+    pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> Connected {
         self.peer_datagram_max = hello.datagram_max.max(576);
         self.path_mtu.set_ceiling(self.datagram_max_allowed());
         self.hello = Some(*hello);
@@ -579,7 +587,7 @@ impl Peer {
         self.retransmit_buffer.clear();
         self.to_retransmit.clear();
         self.reorder.reset();
-        self.contexts.begin_session(now, hello.contexts.as_ref());
+        let is_another = self.contexts.begin_session(now, hello.contexts.as_ref());
         self.contexts.set_history(self.config.history);
         self.limit_retransmissions();
         self.refresh_deadlines();
@@ -587,7 +595,7 @@ impl Peer {
         self.received(now);
         self.reports.begin_session(now, &self.rx, (self.records, self.data_records));
         self.bottleneck.begin_session();
-        !self.codec_accepted()
+        Connected { is_another, is_codec_refused: !self.codec_accepted() }
     }
 
     /// What contexts refer to must come, so that more of it is kept and it is tried more often.

@@ -147,6 +147,8 @@ fn a_restarted_node_is_heard_at_once() {
     net.net.with_node(net.ends[1], |end, _, _| *end = fresh);
     net.run_to(1_500);
     assert!(net.end(0).is_up() && net.end(1).is_up());
+    assert!(net.end(0).env.events.contains(&NodeEvent::Restarted(0)));
+    assert!(!net.end(1).env.events.contains(&NodeEvent::Restarted(0)));
     net.start_sources(1_500, 100, MILLI_NS);
     net.run_to(3_000);
     assert_eq!(net.end(1).env.delivered.len(), 100);
