@@ -72,6 +72,10 @@ pub struct LinkState {
     /// The bytes that it was given and has not sent yet, as it is believed: what is sent next waits
     /// for them.
     pub ahead_bytes: u64,
+    /// The same with what it was given at once just now, if that is more: the link does not idle before they are sent,
+    /// whether anything waits for them or not.
+    #[serde(default)]
+    pub given_bytes: u64,
     /// It takes whatever it is given, so that nothing waits in the port: only `ahead_bytes` count as
     /// waiting time.
     pub takes_all: bool,
@@ -102,6 +106,7 @@ impl LinkState {
             rate,
             burst_bytes: 0,
             ahead_bytes: 0,
+            given_bytes: 0,
             takes_all: false,
             starved_ns: 0,
             cpu_limit: None,

@@ -2,7 +2,7 @@
 
 use dwell_base::Rate;
 
-use crate::estimate::{Estimate, RATIO_ONE_PPM};
+use crate::estimate::{Estimate, RATIO_ONE_PPM, Ratio};
 
 /// Eq. (2) of Shimamura et al.: compressing pays if W > C − (1 − R)·S/B.
 ///
@@ -30,6 +30,14 @@ pub fn waiting_time_suffices(
     gain > cost
 }
 
+/// How much sooner a packet is there that costs no time to compress: W + (1 − R)·S/B, in nanoseconds, as in
+/// [`waiting_time_suffices`]; zero if it does not shrink.
+pub(crate) fn gained_ns(backlog_bytes: u64, packet_bytes: u32, ratio: Ratio, rate: Rate) -> u64 {
+    let Some(saved_ppm) = RATIO_ONE_PPM.checked_sub(ratio.ppm()) else { return 0 };
+    let saved = u64::from(packet_bytes) * u64::from(saved_ppm) / u64::from(RATIO_ONE_PPM);
+    rate.transmission_ns(backlog_bytes.saturating_add(saved))
+}
+
 /// The fewest bytes of backlog with which [`waiting_time_suffices`]; `None` if no backlog does.
 pub(crate) fn backlog_needed_bytes(
     packet_bytes: u32,
@@ -51,7 +59,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::estimate::Ratio;
 
     fn suffices(backlog: u64, ratio_ppm: u32, cost_ns: u64) -> bool {
         let estimate = Estimate { ratio: Ratio::from_ppm(ratio_ppm), cost_ns };
@@ -97,6 +104,23 @@ mod tests {
                 Some(needed) => prop_assert!(suffices(needed) && !suffices(needed - 1)),
                 None => prop_assert!(!suffices(u64::MAX)),
             }
+        }
+
+        #[test]
+        fn what_is_gained_is_the_most_that_compressing_may_take(
+            backlog in 0u64..1 << 30,
+            bytes in 1u32..100_000,
+            ratio_ppm in 0u32..=RATIO_ONE_PPM,
+            bps in 1_000u64..=dwell_base::rate::RATE_MAX_BPS,
+        ) {
+            let (rate, ratio) = (Rate::clamped_bps(bps), Ratio::from_ppm(ratio_ppm));
+            let suffices = |cost_ns| {
+                waiting_time_suffices(backlog, bytes, Estimate { ratio, cost_ns }, rate)
+            };
+            let gained_ns = gained_ns(backlog, bytes, ratio, rate);
+            // But for a byte, and a nanosecond.
+            prop_assert!(gained_ns <= 1 || suffices(gained_ns - 2));
+            prop_assert!(!suffices(gained_ns + rate.transmission_ns(1) + 2));
         }
     }
 }

@@ -86,8 +86,10 @@ pub(super) struct Flows {
     batches: Shrunk,
     /// When the next batch is to be begun, if not yet.
     begin_at: Option<Instant>,
-    /// When the batch that is being compressed should be done.
+    /// When the batch that is being compressed should be done, if it is as late as batches are at worst.
     done_at: Instant,
+    /// When others pass it that need not wait for it, unless it is done before.
+    passes_at: Instant,
     /// What the latest batch was expected to take.
     job_cost_ns: u64,
     /// How late batches come, beyond what they were expected to take: who compresses them has to be woken, and may
@@ -115,6 +117,7 @@ impl Flows {
             batches: Shrunk::default(),
             begin_at: None,
             done_at: Instant::ZERO,
+            passes_at: Instant::ZERO,
             job_cost_ns: 0,
             late_ns: 0,
             held: Held::default(),
@@ -336,8 +339,8 @@ impl Flows {
     /// there is neither.
     pub(super) fn next_deadline(&self, link_idle: bool) -> Option<Instant> {
         if link_idle && self.compressing().is_some() && self.can_send() {
-            // Others wait for a batch no longer than that should take.
-            return Some(self.done_at + 1);
+            // Others wait for a batch no longer than that is worth it.
+            return Some(self.passes_at);
         }
         if !link_idle || self.begin_at.is_some() || !self.held.gathers() {
             // What waits for the link goes when that is ready, and the batch is asked for again then;

@@ -266,6 +266,14 @@ impl Pacer {
         rate.bytes_in_ns(until.since_ns(now)).min(self.buffer_bytes)
     }
 
+    /// The bytes that the link was given and has not sent yet, with all that it was given at once.
+    pub(super) fn given_bytes(&self, now: Instant) -> u64 {
+        let Some(rate) = self.measured.filter(|_| !self.is_paced()) else {
+            return self.ahead_bytes(now);
+        };
+        rate.bytes_in_ns(self.drained_at.since_ns(now)).min(self.buffer_bytes)
+    }
+
     /// The relay begins to send what has come.
     pub(super) fn begin(&mut self) {
         self.standing_until = self.drained_at;

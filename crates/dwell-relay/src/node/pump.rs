@@ -159,6 +159,7 @@ fn link_state(
         rate: pacer.rate(),
         burst_bytes: pacer.at_once_bytes(),
         ahead_bytes: pacer.ahead_bytes(now) + again_bytes,
+        given_bytes: pacer.given_bytes(now) + again_bytes,
         takes_all: pacer.takes_all(),
         starved_ns,
         cpu_limit,

@@ -300,6 +300,7 @@ impl Flows {
         let action = common.begin_job(unit.original_bytes(), first.learned_as(), context);
         if let Action::Compress(job) = action {
             self.done_at = now + job.cost_ns.saturating_add(self.late_ns);
+            self.passes_at = self.done_at + 1;
             self.job_cost_ns = job.cost_ns;
             self.held.spend(job.cost_ns);
         }

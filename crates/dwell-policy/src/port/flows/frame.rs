@@ -9,7 +9,7 @@ use crate::account::Bypass;
 use crate::action::{Action, FramePacket, FrameUnit, SendCause};
 use crate::estimate::Estimate;
 use crate::port::common::{Common, Filling};
-use crate::waiting_time::waiting_time_suffices;
+use crate::waiting_time::gained_ns;
 
 /// Packets of flows that have just begun go at once if the link sends them all in this time.
 const SPARSE_NS: u64 = 2_000_000;
@@ -120,6 +120,9 @@ impl Flows {
 
     /// Why a flow's first packet goes raw while a batch of another group is being compressed; none if
     /// it arrives sooner after waiting for that and being compressed itself.
+    ///
+    /// A batch is about as often a little late as a little early, and a packet that goes raw meanwhile keeps the
+    /// link for several times as long as it would. So what is late already is taken to need as long again.
     pub(super) fn raw_beside(
         &mut self,
         common: &mut Common,
@@ -130,16 +133,19 @@ impl Flows {
         if entry.bypass.is_some() {
             return entry.bypass;
         }
-        let Some(rate) = common.config.rate.filter(|_| now <= self.done_at) else {
-            return Some(Bypass::NoTime);
-        };
+        let Some(rate) = common.config.rate else { return Some(Bypass::NoTime) };
         let (flow, class) = entry.learned_as();
-        let estimate = common.estimate(flow, class, entry.bytes);
-        let cost_ns = estimate.cost_ns.saturating_add(self.done_at.since_ns(now));
-        let wait_bytes = common.wait_bytes(self.ready_bytes);
-        let estimate = Estimate { cost_ns, ..estimate };
-        let waits = waiting_time_suffices(wait_bytes, entry.bytes, estimate, rate);
-        (!waits).then_some(Bypass::NoTime)
+        let Estimate { ratio, cost_ns } = common.estimate(flow, class, entry.bytes);
+        let wait_bytes = common.wait_bytes(self.ready_bytes).max(common.link.given_bytes);
+        let gained_ns = gained_ns(wait_bytes, entry.bytes, ratio, rate);
+        let patience_ns = gained_ns.saturating_sub(cost_ns);
+        let expected_at = self.done_at.before_ns(self.late_ns);
+        let left_ns = expected_at.since_ns(now).max(now.since_ns(expected_at));
+        if left_ns >= patience_ns {
+            return Some(Bypass::NoTime);
+        }
+        self.passes_at = expected_at + patience_ns;
+        None
     }
 
     /// Puts the first packet of a flow into the frame; false if that is full.

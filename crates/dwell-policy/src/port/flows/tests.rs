@@ -581,3 +581,34 @@ fn what_has_no_time_goes_raw_while_a_batch_behind_it_is_compressed() {
     sent.extend(frame(&port));
     assert_eq!(sent, [0, 1, 2, 3, 4]);
 }
+
+/// When a packet goes raw beside a batch of others that should take 200 µs and never ends, over a link that was given
+/// so many bytes just now; in microseconds.
+fn passes_after_us(given_bytes: u64) -> u64 {
+    let mut port = port(200 * MICRO_NS);
+    let link = LinkState { given_bytes, ..LinkState::of_rate(Some(Rate::from_mbps(10))) };
+    port.handle(at(0), Event::Link(link));
+    for id in 0..4 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+        arrive(&mut port, at(0), packet(200 + id, 200, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    ready(&mut port, at(0));
+    let mut now = at(0);
+    while ask(&mut port, now).is_none() {
+        let next = port.next_deadline().expect("it goes at some time");
+        assert!(next > now, "{next:?}");
+        now = next;
+    }
+    assert_eq!((frame(&port), port.frame().units[0].bypass), (vec![200], Some(Bypass::NoTime)));
+    now.since_ns(at(0)) / MICRO_NS
+}
+
+#[test]
+fn others_pass_a_late_batch_as_soon_as_that_is_quicker_than_to_wait_as_long_again() {
+    // Compressed, 1,400 bytes leave the link 840 µs sooner, and take 200: so 640 may be waited for, beyond the
+    // 200 that the batch should take.
+    assert_eq!(passes_after_us(0), 840);
+    // What the link has to send meanwhile costs nothing: 500 bytes are 400 µs.
+    assert_eq!(passes_after_us(500), 1_240);
+}
