@@ -14,6 +14,7 @@ import time
 from concurrent import futures
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import dwell
@@ -76,9 +77,12 @@ def test_the_store_is_a_data_set(expected, tmp_path):
     sweep(store=tmp_path)
     runs = ds.dataset(tmp_path / "runs", format="parquet", partitioning="hive").to_table()
     assert sorted(runs["key"].to_pylist()) == sorted({task.key for task in expected.scenario.tasks})
-    assert runs.schema.metadata[b"dwell.schema"] == b"dwell-store-runs/1"
+    assert runs.schema.metadata[b"dwell.schema"] == b"dwell-store-runs/2"
     record = json.loads(runs["record"][0].as_py())
     assert dict(runs["metrics"][0].as_py()) == record["metrics"]
+    # As whoever asks for nothing in particular reads it: a column beside a partition of its name would be refused.
+    plain = pq.read_table(tmp_path / "runs")
+    assert plain.num_rows == runs.num_rows and set(plain["code"].to_pylist()) == {record["code"]}
 
 
 def test_half_a_file_is_none(tmp_path):

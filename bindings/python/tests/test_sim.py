@@ -126,6 +126,18 @@ preset = "packet"
 file = "samples.csv"
 """
     results = sim.run(text, files={"arrivals.csv": arrivals, "samples.csv": samples})
+    names = ["x", "y", "z"]
+    table = pa.table(dict(zip(names, samples.T)))
+    as_tables = {"arrivals.csv": arrivals.tolist(), "samples.csv": table}
+    assert sim.run(text, files=as_tables).lines() == results.lines()
+
+    class Frame:
+        """What data frames have in common."""
+
+        def to_numpy(self):
+            return samples
+
+    assert sim.run(text, files={"arrivals.csv": arrivals, "samples.csv": Frame()}).lines() == results.lines()
     (row,) = rows(results)
     assert row["f.sent"] == 1000
     again = sim.run(pickle.loads(pickle.dumps(results.scenario)))

@@ -80,6 +80,17 @@ def test_the_program_merges_our_parts(program, captures, tmp_path):
     assert program("trace", "merge", "--json", *paths) == trace.merge(paths).to_json()
 
 
+def test_one_reading_is_as_good_as_two(program, captures, tmp_path, root):
+    """Without history and bound the sides are found while a capture is read; the program looks for them before."""
+    words = ["--no-bound", "--no-contexts", "--codec", "lz4,zstd:1"]
+    options = {"codecs": ["lz4", "zstd:1"], "contexts": None, "bound": False, "measure_time": False}
+    for path in [*captures, str(root / "data/captures/ftp-ipv6.pcap")]:
+        theirs = json.loads(program("trace", "analyze", "--json", *words, path))
+        ours = trace.analyze(path, sides="each", **options)
+        assert ours.to_dict()["directions"] == theirs["directions"], path
+        assert still(ours.to_dict()) == still(theirs)
+
+
 def test_twins_count_once(captures, tmp_path):
     twin = tmp_path / "twin.pcap"
     twin.write_bytes(gzip.open(captures[0]).read())
@@ -156,6 +167,23 @@ def test_a_replay_is_the_programs(program, captures):
     assert trace.verdict(captures, "512kbit", compress_cost=COST)["answer"]
     with pytest.raises(ValueError):
         trace.replay(captures, "1mbit", schemes="fast")
+
+
+def test_a_replay_takes_all_that_the_programs_does(program, captures, tmp_path):
+    training = trace.train(captures)
+    files = training.write(tmp_path)
+    words = ["--rate", "256kbit", "--compress-cost", COST, "--json", "--objective", "bytes", "--gather-time", "35ms"]
+    words += ["--block-packets", "7", "--poor-ratio", "0.8", "--dictionary", tmp_path / "all.dict"]
+    theirs = json.loads(program("trace", "replay", *words, *captures))
+    options = {"compress_cost": COST, "objective": "bytes", "gather_time": "35ms", "block_packets": 7, "poor_ratio": 0.8}
+    ours = trace.replay(captures, "256kbit", dictionaries=[tmp_path / "all.dict"], **options)
+    assert ours.document == theirs
+    assert any(lane["scheme"].endswith("+dictionaries") for lane in ours.lanes), "dictionaries are lanes of their own"
+    # As it was trained, and as files of classes.
+    assert files and trace.replay(captures, "256kbit", dictionaries=training, **options).document == theirs
+    for wrong in ({"objective": "money"}, {"poor_ratio": 2}, {"gather_time": "soon"}):
+        with pytest.raises(ValueError):
+            trace.replay(captures, "256kbit", **wrong)
 
 
 def test_training_is_the_programs(program, captures, tmp_path):

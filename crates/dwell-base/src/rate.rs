@@ -52,6 +52,10 @@ impl Rate {
 
     /// Returns the number of whole bytes that the link carries in `ns` nanoseconds.
     pub const fn bytes_in_ns(self, ns: u64) -> u64 {
+        // Division of 128 bits is slow, and rarely needed.
+        if let Some(bit_ns) = ns.checked_mul(self.0) {
+            return bit_ns / (8 * SECOND_NS);
+        }
         let bytes = ns as u128 * self.0 as u128 / (8 * SECOND_NS as u128);
         if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 }
     }

@@ -8,6 +8,7 @@
 //! * [`group_key`]: the keys of what is compressed together.
 //! * [`FlowHistories`]: which flows refer to nothing but themselves.
 //! * [`link`]: what frames of relays cost on a link.
+//! * [`BlockConfig`]: a scheme with blocks as relays make them.
 //! * [`gather`]: the packets of a batch as one run of bytes.
 //! * [`drain`]: does what a port asks for, in a world that says how ([`World`]).
 //! * [`Driven`]: a port that can keep a [`Journal`] of what went into it and what came out;
@@ -53,6 +54,7 @@
 //! # Ok::<(), dwell_policy::ConfigError>(())
 //! ```
 
+mod blocks;
 mod driven;
 mod flow_histories;
 mod gather;
@@ -61,6 +63,7 @@ mod journal;
 pub mod link;
 mod slab;
 
+pub use blocks::BlockConfig;
 pub use driven::{Driven, World, drain};
 pub use flow_histories::FlowHistories;
 pub use gather::gather;

@@ -23,6 +23,7 @@ mod record;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timing;
+mod ways;
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,6 +43,7 @@ pub use history::{Histories, HistoryAnalyzer, HistorySums, RECORD_BYTES};
 pub use pairs::{CodecSums, PAIRS_MAX, Pair, Pairs, PartSums};
 pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, Sums};
 pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};
+pub use ways::WAYS_MAX;
 
 /// The part of a packet that is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -45,7 +45,7 @@ pub struct Packet<'c> {
 }
 
 /// The direction of a packet at the interface that captured it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// The packet came in.
     In,

@@ -18,7 +18,7 @@
 mod graph;
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use dwell_wire::PacketInfo;
@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use self::graph::{Edge, color};
 use crate::capture::{Mark, Packet};
+use crate::keyed::KeyedMap;
 
 /// The share of the bytes that a rule must explain to be used.
 pub const AGREED_MIN: f64 = 0.9;
@@ -34,7 +35,7 @@ pub const AGREED_MIN: f64 = 0.9;
 pub const CONVERSATIONS_MAX: usize = 1 << 18;
 
 /// The direction of a frame, by its own contents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ends {
     /// The direction at the interface that captured it.
     pub mark: Option<Mark>,
@@ -165,10 +166,10 @@ pub struct Sides {
     rule: Rule,
     agreed: f64,
     inside: Vec<IpNet>,
-    stations: HashMap<Station, bool>,
-    addresses: HashMap<IpAddr, bool>,
+    stations: KeyedMap<Station, bool>,
+    addresses: KeyedMap<IpAddr, bool>,
     /// The client of each pair of hosts, the lower address first: true if it is the higher one.
-    clients: HashMap<(IpAddr, IpAddr), bool>,
+    clients: KeyedMap<(IpAddr, IpAddr), bool>,
     names: [String; 2],
 }
 
@@ -190,9 +191,9 @@ impl Sides {
             rule,
             agreed,
             inside: Vec::new(),
-            stations: HashMap::new(),
-            addresses: HashMap::new(),
-            clients: HashMap::new(),
+            stations: KeyedMap::default(),
+            addresses: KeyedMap::default(),
+            clients: KeyedMap::default(),
             names: ["the first side".to_owned(), "the second side".to_owned()],
         }
     }
@@ -315,7 +316,7 @@ fn is_private(address: IpAddr) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Learner {
     /// Whatever follows from them must not depend on their order, which is that of a hash.
-    conversations: HashMap<(IpAddr, IpAddr), [Half; 2]>,
+    conversations: KeyedMap<(IpAddr, IpAddr), [Half; 2]>,
 }
 
 /// The traffic of one of two hosts to the other.
@@ -337,6 +338,11 @@ struct Half {
 impl Learner {
     /// Adds a packet.
     pub fn observe(&mut self, ends: &Ends, info: &PacketInfo) {
+        self.observe_bytes(ends, info, info.total_len as u64);
+    }
+
+    /// Adds packets with so many bytes, which have this packet's ends, addresses and order of ports.
+    pub(crate) fn observe_bytes(&mut self, ends: &Ends, info: &PacketInfo, bytes: u64) {
         let (key, is_from_higher) = key(info.src, info.dst);
         let is_full = self.conversations.len() >= CONVERSATIONS_MAX;
         let halves = match self.conversations.get_mut(&key) {
@@ -345,7 +351,6 @@ impl Learner {
             None => self.conversations.entry(key).or_default(),
         };
         let half = &mut halves[usize::from(is_from_higher)];
-        let bytes = info.total_len as u64;
         half.bytes += bytes;
         if let Some(mark) = ends.mark {
             half.marked[usize::from(mark == Mark::Out)] += bytes;
@@ -406,7 +411,7 @@ impl Learner {
     }
 
     /// Returns the sides of addresses, by those pairs for which `is` returns true.
-    fn addresses(&self, is: impl Fn(&Half) -> bool) -> HashMap<IpAddr, bool> {
+    fn addresses(&self, is: impl Fn(&Half) -> bool) -> KeyedMap<IpAddr, bool> {
         let edges = self.halves().filter(|(_, half)| !half.is_to_many && is(half));
         color(edges.map(|((from, to), half)| {
             let (bytes, clients) = (half.bytes, half.clients());

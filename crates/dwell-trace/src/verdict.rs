@@ -11,6 +11,7 @@ mod tests;
 pub mod thresholds;
 mod traffic;
 
+use dwell_policy::{PRESETS, Scheme};
 use dwell_report::{Column, Table, human};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,7 @@ use self::thresholds::{
     BACK_NS_MAX, CLOSED_SHARE_MIN, DROPS_CREDIBLE_MAX, DROPS_MIN, IDLE_LOAD_MAX, MISSING_SHARE_MAX,
     PACKETS_JUDGED_MIN, PACKETS_MIN, SESSION_SHARE_MIN, SPAN_NS_MIN,
 };
+use crate::replay::WITH_DICTIONARIES;
 use crate::replay::content::{Composition, ContentClass};
 use crate::replay::report::{LaneReport, ReplayReport};
 use crate::sides::Rule;
@@ -32,6 +34,16 @@ pub struct Question {
     pub cost_per_mb: Option<f64>,
     /// The schemes to consider; all of the report's if empty.
     pub schemes: Vec<String>,
+}
+
+impl Question {
+    /// Asks about what relays can do: all schemes, with dictionaries those whose contexts begin from one.
+    pub fn about_relays(cost_per_mb: Option<f64>) -> Self {
+        let has_contexts = |name: &&str| Scheme::preset(name).is_ok_and(|it| it.has_contexts());
+        let with = PRESETS.into_iter().filter(has_contexts);
+        let with = with.map(|name| format!("{name}{WITH_DICTIONARIES}"));
+        Self { cost_per_mb, schemes: PRESETS.map(str::to_owned).into_iter().chain(with).collect() }
+    }
 }
 
 /// An answer.

@@ -139,7 +139,11 @@ def analyze(
 ) -> Tuple[Analysis, List[Tuple[str, str]], List[str]]: ...
 def packet_cuts(path: str, pieces: int) -> List[int]: ...
 def replay(
-    places: Sequence[_Place], options: str, *, sides: Union[str, Sequence[str]]
+    places: Sequence[_Place],
+    options: str,
+    *,
+    sides: Union[str, Sequence[str]],
+    dictionaries: Sequence[Tuple[str, bytes]],
 ) -> Tuple[str, str, List[Tuple[str, str]]]: ...
 def train(
     places: Sequence[_Place],

@@ -15,7 +15,8 @@ from dwell.store import Store
 
 __all__ = ["execute", "restore"]
 
-SCHEMA = "dwell-store-runs/1"
+SCHEMA = "dwell-store-runs/2"
+"""The version of the code is the partition, so that it is no column of a file: readers refuse one that is both."""
 EFFORT_PER_BATCH = 4.0
 """Millions of packets on links, a second or so: beside it, what an engine takes for a task is little."""
 BATCHES_PER_WORKER = 4
@@ -118,7 +119,6 @@ def _write(store: Store, lines: bytes) -> str:
         [
             ("key", pa.string()),
             ("scenario", pa.string()),
-            ("code", pa.string()),
             ("seed", pa.uint64()),
             ("source_packets", pa.uint64()),
             ("point", pa.string()),
@@ -128,7 +128,7 @@ def _write(store: Store, lines: bytes) -> str:
         metadata={"dwell.schema": SCHEMA},
     )
     columns = {
-        **{name: [run[name] for run in runs] for name in ("key", "scenario", "code", "seed")},
+        **{name: [run[name] for run in runs] for name in ("key", "scenario", "seed")},
         "source_packets": [run["source_packets"] for run in runs],
         "point": [json.dumps(run["point"], sort_keys=True) for run in runs],
         "metrics": [list(run["metrics"].items()) for run in runs],

@@ -90,7 +90,7 @@ class Scenario:
     :param quick: the quick variant: fewer and shorter runs.
     :param replications: the number of runs of each point.
     :param seed: the first seed.
-    :param files: what the files that the scenario names contain: text, or rows of numbers, as an array of
+    :param files: what the files that the scenario names contain: text, or rows of numbers, as an array or a data frame of
         shape (n, 2) for ``[traffic] kind = "trace"`` (seconds and bytes), or (n, 3) for ``[compress] file``
         (bytes, ratio and microseconds); or bytes, of a capture for instance. Other names are files beside the scenario.
     :raises ScenarioError: with all that is wrong with it.
@@ -580,6 +580,12 @@ def _bytes(rows: Any) -> bytes:
         return bytes(rows)
     if isinstance(rows, str):
         return rows.encode()
+    if hasattr(rows, "to_pydict"):
+        # A table of Arrow.
+        rows = zip(*rows.to_pydict().values())
+    elif not hasattr(rows, "tolist") and hasattr(rows, "to_numpy"):
+        # A data frame of pandas or polars.
+        rows = rows.to_numpy()
     rows = rows.tolist() if hasattr(rows, "tolist") else rows
     return "".join(",".join(_number(value) for value in row) + "\n" for row in rows).encode()
 

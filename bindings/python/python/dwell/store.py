@@ -2,7 +2,7 @@
 
 A store has files that are written once, whole, under names that follow from what is in them:
 
-* ``runs/code=VERSION/HASH.parquet``: runs of simulations (schema ``dwell-store-runs/1``). Together they are a data
+* ``runs/code=VERSION/HASH.parquet``: runs of simulations (schema ``dwell-store-runs/2``). Together they are a data
   set that pyarrow, polars and DuckDB read as one.
 * ``captures/HASH.json.gz``: analyses of captures, as ``dwell trace analyze --out`` writes them.
 * ``merged/HASH.json.gz``: their sums.

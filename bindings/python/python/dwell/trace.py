@@ -263,75 +263,6 @@ class Replay:
         return f"<dwell.trace.Replay of {len(self.lanes)} lanes: {self.verdict['answer']}>"
 
 
-def replay(
-    paths: Paths,
-    rate: str,
-    *,
-    schemes: Union[str, Sequence[str]] = "all",
-    codec: str = "zstd:1",
-    compress_cost: Optional[str] = None,
-    speed: float = 1.0,
-    sides: Sides = "together",
-    source: Sequence[str] = (),
-    destination: Sequence[str] = (),
-    classes: Sequence[str] = (),
-    exceptions: Sequence[str] = (),
-    queue_time: Optional[str] = None,
-    queue_packets: Optional[int] = None,
-    queue_bytes: Optional[int] = None,
-    block_bytes: int = 8192,
-    columnar: bool = True,
-    compress_min: int = 64,
-    link_overhead: int = 14,
-    path_mtu: int = 1500,
-    sealed: bool = True,
-    ipv6: bool = False,
-    cost_per_mb: Optional[float] = None,
-    storage_options: Optional[Dict[str, Any]] = None,
-) -> Replay:
-    """Replays captures over a link, with each scheme: the relay's decisions and codecs in virtual time.
-
-    Options are those of ``dwell trace replay``, with the same defaults. With ``compress_cost="3000,4"``
-    (nanoseconds for a packet and for a byte) the numbers are the same on every machine.
-    """
-    if source or destination:
-        sides = "one-way"
-    options = {
-        "rate": rate,
-        "schemes": [] if schemes == "all" else [schemes] if isinstance(schemes, str) else list(schemes),
-        "codec": codec,
-        "compress_cost": compress_cost,
-        "speed": speed,
-        "source": list(source),
-        "destination": list(destination),
-        "classes": list(classes),
-        "exceptions": list(exceptions),
-        "queue_time": queue_time,
-        "queue_packets": queue_packets,
-        "queue_bytes": queue_bytes,
-        "block_bytes": block_bytes,
-        "columnar": columnar,
-        "compress_min": compress_min,
-        "link_overhead": link_overhead,
-        "path_mtu": path_mtu,
-        "sealed": sealed,
-        "ipv6": ipv6,
-        "cost_per_mb": cost_per_mb,
-    }
-    places = find(paths, storage_options)
-    document, text, broken = _dwell.replay(places, json.dumps(options), sides=_sides(sides))
-    return Replay(json.loads(document), text, [Unreadable(*it) for it in broken])
-
-
-def verdict(paths: Paths, rate: Optional[str] = None, **options: Any) -> Dict[str, Any]:
-    """Returns whether dwell would help: with the rate of the link by a :func:`replay`, without it by an
-    :func:`analyze`, whose options may be given.
-    """
-    if rate is None:
-        return analyze(paths, **options).verdict
-    return replay(paths, rate, **options).verdict
-
-
 class Training:
     """Dictionaries for small packets, and what they gain."""
 
@@ -353,6 +284,100 @@ class Training:
             replace(path, data)
             paths.append(path)
         return paths
+
+
+def replay(
+    paths: Paths,
+    rate: str,
+    *,
+    schemes: Union[str, Sequence[str]] = "all",
+    codec: str = "zstd:1",
+    compress_cost: Optional[str] = None,
+    speed: float = 1.0,
+    sides: Sides = "together",
+    source: Sequence[str] = (),
+    destination: Sequence[str] = (),
+    classes: Sequence[str] = (),
+    exceptions: Sequence[str] = (),
+    queue_time: Optional[str] = None,
+    queue_packets: Optional[int] = None,
+    queue_bytes: Optional[int] = None,
+    block_bytes: int = 8192,
+    block_packets: Optional[int] = None,
+    poor_ratio: Optional[float] = None,
+    objective: str = "time",
+    gather_time: str = "20ms",
+    dictionaries: Union[Training, Sequence[Union[str, "os.PathLike[str]"]]] = (),
+    columnar: bool = True,
+    compress_min: int = 64,
+    link_overhead: int = 14,
+    path_mtu: int = 1500,
+    sealed: bool = True,
+    ipv6: bool = False,
+    cost_per_mb: Optional[float] = None,
+    storage_options: Optional[Dict[str, Any]] = None,
+) -> Replay:
+    """Replays captures over a link, with each scheme: the relay's decisions and codecs in virtual time.
+
+    Options are those of ``dwell trace replay``, with the same defaults. With ``compress_cost="3000,4"``
+    (nanoseconds for a packet and for a byte) the numbers are the same on every machine.
+
+    :param dictionaries: what :func:`train` made, or files of it: schemes are shown with and without.
+    """
+    if source or destination:
+        sides = "one-way"
+    options = {
+        "rate": rate,
+        "schemes": [] if schemes == "all" else [schemes] if isinstance(schemes, str) else list(schemes),
+        "codec": codec,
+        "compress_cost": compress_cost,
+        "speed": speed,
+        "source": list(source),
+        "destination": list(destination),
+        "classes": list(classes),
+        "exceptions": list(exceptions),
+        "queue_time": queue_time,
+        "queue_packets": queue_packets,
+        "queue_bytes": queue_bytes,
+        "block_bytes": block_bytes,
+        "block_packets": block_packets,
+        "poor_ratio": poor_ratio,
+        "objective": objective,
+        "gather_time": gather_time,
+        "columnar": columnar,
+        "compress_min": compress_min,
+        "link_overhead": link_overhead,
+        "path_mtu": path_mtu,
+        "sealed": sealed,
+        "ipv6": ipv6,
+        "cost_per_mb": cost_per_mb,
+    }
+    places = find(paths, storage_options)
+    document, text, broken = _dwell.replay(
+        places, json.dumps(options), sides=_sides(sides), dictionaries=_dictionaries(dictionaries)
+    )
+    return Replay(json.loads(document), text, [Unreadable(*it) for it in broken])
+
+
+def _dictionaries(
+    given: Union[Training, Sequence[Union[str, "os.PathLike[str]"]]],
+) -> List[Tuple[str, bytes]]:
+    if isinstance(given, Training):
+        return list(given.dictionaries.items())
+    files = []
+    for path in given:
+        with open(path, "rb") as file:
+            files.append((os.fspath(path), file.read()))
+    return files
+
+
+def verdict(paths: Paths, rate: Optional[str] = None, **options: Any) -> Dict[str, Any]:
+    """Returns whether dwell would help: with the rate of the link by a :func:`replay`, without it by an
+    :func:`analyze`, whose options may be given.
+    """
+    if rate is None:
+        return analyze(paths, **options).verdict
+    return replay(paths, rate, **options).verdict
 
 
 def train(

@@ -1,14 +1,10 @@
 //! A scenario that was read, and its runs.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_sim::plan::Recording;
-use dwell_sim::results::{Run, RunRecord, Store, Task};
-use dwell_sim::scenario::{Files, Options, Selection, Setting};
-use dwell_sim::world::Contents;
-use dwell_trace::replay::simulated;
+use dwell_sim::results::{Run, Store, Task};
+use dwell_sim::scenario::{Options, Setting};
+use dwell_trace::replay::simulated::{self, Beside, Refused};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 
@@ -42,13 +38,15 @@ impl Scenario {
         let settings = settings.iter().map(|setting| setting.parse::<Setting>());
         let settings = settings.collect::<Result<_, _>>().map_err(ScenarioError::new_err)?;
         let options = Options { settings, is_quick: quick };
-        let scenario =
-            dwell_sim::scenario::Scenario::parse(text, file, id, &options, &Beside(read));
-        let scenario = scenario.map_err(|errors| ScenarioError::new_err(errors.to_string()))?;
-        // A codec that does not exist is reported before anything runs.
-        for point in &scenario.points {
-            simulated::contents(&point.plan).map_err(ScenarioError::new_err)?;
-        }
+        let beside = Beside(|name: &str| {
+            let bytes = read.call1((name,)).and_then(|bytes| bytes.extract::<Vec<u8>>());
+            bytes.map_err(|error| error.value(read.py()).to_string())
+        });
+        let scenario = simulated::parse(text, file, id, &options, &beside);
+        let scenario = scenario.map_err(|refused| match refused {
+            Refused::Written(errors) => ScenarioError::new_err(errors.to_string()),
+            Refused::Codec(why) => ScenarioError::new_err(why),
+        })?;
         Ok(Self(Arc::new(scenario)))
     }
 
@@ -140,36 +138,13 @@ impl Scenario {
     }
 }
 
-/// The files that a scenario names, by a function of Python that returns their bytes.
-struct Beside<'py>(Bound<'py, PyAny>);
-
-impl Beside<'_> {
-    fn read(&self, name: &str) -> Result<Vec<u8>, String> {
-        let bytes = self.0.call1((name,)).and_then(|bytes| bytes.extract::<Vec<u8>>());
-        bytes.map_err(|error| error.value(self.0.py()).to_string())
-    }
-}
-
-impl Files for Beside<'_> {
-    fn text(&self, name: &str) -> Result<String, String> {
-        let bytes = self.read(name)?;
-        simulated::times_and_sizes(&bytes).unwrap_or_else(|| {
-            String::from_utf8(bytes).map_err(|_| "it is neither text nor a capture".to_owned())
-        })
-    }
-
-    fn recording(&self, name: &str, selection: &Selection) -> Result<Recording, String> {
-        simulated::recording(&self.read(name)?, selection)
-    }
-}
-
 fn run(py: Python<'_>, tasks: &[Task<'_>], jobs: usize) -> PyResult<Store> {
     let code = code_version();
     let mut runs = Run::all(tasks, &code);
     // Long runs first, so that no core is left alone with one at the end.
     runs.sort_by(|a, b| b.task.effort().total_cmp(&a.task.effort()));
     let mut store = Store::default();
-    jobs::run(py, &runs, jobs, run_one, |at, result| {
+    jobs::run(py, &runs, jobs, simulated::run, |at, result| {
         let record = result.map_err(|message| {
             let task = &runs[at].task;
             Error::new_err(format!("{}, seed {}: {message}", task.scenario.id, task.seed))
@@ -178,19 +153,4 @@ fn run(py: Python<'_>, tasks: &[Task<'_>], jobs: usize) -> PyResult<Store> {
         Ok(())
     })?;
     Ok(store)
-}
-
-/// Does one run; a bug of ours must not end the interpreter.
-fn run_one(run: &Run<'_>, stop: &AtomicBool) -> Option<Result<RunRecord, String>> {
-    let goes_on = || !stop.load(Ordering::Relaxed);
-    let run = || {
-        let contents = simulated::contents(&run.task.point.plan)?;
-        let contents = contents.map(|it| Box::new(it) as Box<dyn Contents>);
-        run.run_while(contents, goes_on).map_err(|error| error.to_string())
-    };
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(record)) => record.map(Ok),
-        Ok(Err(error)) => Some(Err(error)),
-        Err(_) => Some(Err("it broke off; this is a bug in dwell".to_owned())),
-    }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, StringArray, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field};
 use dwell_figures::page::Provenance;
+use dwell_trace::document::OfAnalysis;
 use dwell_trace::summary::{Class, Ratio};
-use dwell_trace::verdict::{TrafficVerdict, judge_traffic};
+use dwell_trace::verdict::judge_traffic;
 use dwell_trace::{Lists, Summary, report};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use serde::Serialize;
 
 use crate::arrow::Table;
 use crate::error::{Error, failed};
@@ -19,15 +19,6 @@ use crate::error::{Error, failed};
 /// The sums over some captures.
 #[pyclass(frozen, module = "dwell._dwell")]
 pub(crate) struct Analysis(dwell_trace::Analysis);
-
-/// The record for programs, as `dwell trace analyze --json` prints it.
-#[derive(Serialize)]
-struct Json<'a> {
-    verdict: &'a TrafficVerdict,
-    summary: &'a Summary,
-    #[serde(flatten)]
-    analysis: &'a dwell_trace::Analysis,
-}
 
 impl Analysis {
     pub(super) fn new(analysis: dwell_trace::Analysis) -> Self {
@@ -69,9 +60,8 @@ impl Analysis {
     /// The line of JSON that the program prints.
     fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let json = py.detach(|| -> io::Result<Vec<u8>> {
-            let (verdict, summary) = (judge_traffic(&self.0), Summary::of(&self.0));
-            let json = Json { verdict: &verdict, summary: &summary, analysis: &self.0 };
-            let mut out = serde_json::to_vec(&json)?;
+            let summary = Summary::of(&self.0);
+            let mut out = serde_json::to_vec(&OfAnalysis::new(&self.0, &summary))?;
             out.write_all(b"\n")?;
             Ok(out)
         });

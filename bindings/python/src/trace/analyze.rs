@@ -126,6 +126,12 @@ fn one(
     measure_time: bool,
     stop: &AtomicBool,
 ) -> Option<Done> {
+    if given.is_none()
+        && let Some(accounts) = Accounts::finding_sides(settings)
+        && let Some(done) = read(place, accounts, settings, measure_time, stop)?
+    {
+        return Some(done);
+    }
     let sides = given.map_or_else(
         || {
             let mut survey = Survey::default();
@@ -137,11 +143,23 @@ fn one(
     if stop.load(Ordering::Relaxed) {
         return None;
     }
+    let accounts = Accounts::new(settings).with_sides(sides);
+    // Whoever has its sides has not too many ways.
+    read(place, accounts, settings, measure_time, stop)?
+}
+
+/// Reads a capture once. The outer option is none if it is to stop, the inner one if its sides can't be found meanwhile.
+fn read(
+    place: &Place,
+    mut accounts: Accounts,
+    settings: &Settings,
+    measure_time: bool,
+    stop: &AtomicBool,
+) -> Option<Option<Done>> {
     let mut capture = match place.open() {
         Ok(capture) => capture,
-        Err(why) => return Some(Done::Unreadable(why)),
+        Err(why) => return Some(Some(Done::Unreadable(why))),
     };
-    let mut accounts = Accounts::new(settings).with_sides(sides);
     accounts.begin(&place.name, capture.format());
     if is_counted_only(settings) {
         while accounts.skim(&mut capture, SKIM_PACKETS) {
@@ -149,21 +167,23 @@ fn one(
                 return None;
             }
         }
-        return Some(Done::Read(Box::new(accounts.finish())));
+        return Some(Some(Done::Read(Box::new(accounts.finish()))));
     }
     match compress(&mut capture, accounts, settings, measure_time, stop) {
-        Ok(analysis) => analysis.map(|analysis| Done::Read(Box::new(analysis))),
-        Err(error) => Some(Done::Failed(format!("a codec failed; this is a bug: {error}"))),
+        Ok(Some(found)) => Some(found.map(|analysis| Done::Read(Box::new(analysis)))),
+        Ok(None) => None,
+        Err(error) => Some(Some(Done::Failed(format!("a codec failed; this is a bug: {error}")))),
     }
 }
 
+/// As [`read`].
 fn compress(
     capture: &mut Capture<Source>,
     mut accounts: Accounts,
     settings: &Settings,
     measure_time: bool,
     stop: &AtomicBool,
-) -> Result<Option<Analysis>, CodecError> {
+) -> Result<Option<Option<Analysis>>, CodecError> {
     let mut history = HistoryAnalyzer::new(settings, Clock::new(measure_time))?;
     let mut analyzer = Analyzer::new(settings, Clock::new(measure_time))?;
     let mut batch = Batch::default();
@@ -171,18 +191,19 @@ fn compress(
         let is_more = accounts.fill(capture, &mut batch);
         history.batch(&mut batch)?;
         analyzer.batch(&batch)?;
-        if !is_more {
+        if !is_more || accounts.is_beyond() {
             break;
         }
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
     }
-    let mut whole = accounts.finish();
-    for part in [analyzer.finish(), history.finish()?] {
+    let (sums, content) = analyzer.finish_ways();
+    let Some(mut whole) = accounts.found(&content) else { return Ok(Some(None)) };
+    for part in [sums, history.finish()?] {
         // All have the settings that they were made with here.
         let added = whole.merge(part);
         debug_assert!(added.is_ok());
     }
-    Ok(Some(whole))
+    Ok(Some(Some(whole)))
 }

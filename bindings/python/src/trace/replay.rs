@@ -5,15 +5,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use dwell_base::time::parse_duration_ns;
-use dwell_policy::{BlockOrder, BlockRules, PRESETS, Scheme, Select};
+use dwell_drive::BlockConfig;
+use dwell_policy::{Objective, PRESETS, Ratio, Scheme};
+use dwell_trace::document::OfReplay;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
-use dwell_trace::replay::compress::{Cost, GivenCost};
+use dwell_trace::replay::compress::{Cost, Dictionaries, GivenCost};
 use dwell_trace::replay::link::Link;
 use dwell_trace::replay::report::ReplayReport;
 use dwell_trace::replay::{Replay, Settings};
-use dwell_trace::verdict::{self, Question, Verdict};
+use dwell_trace::verdict::Question;
 use pyo3::prelude::*;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::clock::Clock;
 use super::merged::Merged;
@@ -40,6 +42,10 @@ struct Options {
     queue_packets: Option<u32>,
     queue_bytes: Option<u64>,
     block_bytes: u32,
+    block_packets: Option<u32>,
+    poor_ratio: Option<f64>,
+    objective: String,
+    gather_time: String,
     columnar: bool,
     compress_min: u32,
     link_overhead: u32,
@@ -49,32 +55,22 @@ struct Options {
     cost_per_mb: Option<f64>,
 }
 
-/// The document that the program prints with `--json`.
-#[derive(Serialize)]
-struct Output<'a> {
-    #[serde(flatten)]
-    report: &'a ReplayReport,
-    frames: u64,
-    not_ip_frames: u64,
-    is_interrupted: bool,
-    verdict: &'a Verdict,
-    other_verdict: Option<&'a Verdict>,
-}
-
 /// What a replay gave: the document as JSON, the verdict as text, and what was wrong with captures.
 type Replayed = (String, String, Vec<(String, String)>);
 
 /// Replays captures, merged by time.
 #[pyfunction]
-#[pyo3(signature = (places, options, *, sides))]
+#[pyo3(signature = (places, options, *, sides, dictionaries))]
 pub(super) fn replay(
     py: Python<'_>,
     places: Vec<Place>,
     options: &str,
     sides: &Bound<'_, PyAny>,
+    dictionaries: Vec<(String, Vec<u8>)>,
 ) -> PyResult<Replayed> {
     let options: Options = serde_json::from_str(options).map_err(wrong)?;
-    let settings = settings(&options)?;
+    let mut settings = settings(&options)?;
+    settings.dictionaries = Dictionaries::read(dictionaries).map_err(wrong)?;
     let cost = options.compress_cost.as_deref().map(str::parse::<GivenCost>);
     let cost = cost.transpose().map_err(wrong)?;
     settings.check().map_err(wrong)?;
@@ -119,21 +115,10 @@ fn run(
 }
 
 fn finished(report: &ReplayReport, merged: &Merged, options: &Options) -> Result<Replayed, Wrong> {
-    let schemes = PRESETS.map(str::to_owned).to_vec();
-    let question = Question { cost_per_mb: options.cost_per_mb, schemes };
-    let verdict = verdict::judge(report, &question);
-    let other = report.other_direction.as_deref().map(|other| verdict::judge(other, &question));
-    let (frames, not_ip_frames) = merged.frames();
-    let output = Output {
-        report,
-        frames,
-        not_ip_frames,
-        is_interrupted: false,
-        verdict: &verdict,
-        other_verdict: other.as_ref(),
-    };
-    let json = serde_json::to_string(&output).map_err(|error| Wrong::Other(error.to_string()))?;
-    Ok((json, verdict.to_text(), merged.faults()))
+    let question = Question::about_relays(options.cost_per_mb);
+    let document = OfReplay::new(report, &question, merged.frames());
+    let json = serde_json::to_string(&document).map_err(|error| Wrong::Other(error.to_string()))?;
+    Ok((json, document.verdict.to_text(), merged.faults()))
 }
 
 fn settings(options: &Options) -> PyResult<Settings> {
@@ -153,6 +138,10 @@ fn settings(options: &Options) -> PyResult<Settings> {
     settings.limit.packets = options.queue_packets.unwrap_or(settings.limit.packets);
     settings.limit.bytes = options.queue_bytes.unwrap_or(settings.limit.bytes);
     settings.compress_bytes_min = options.compress_min;
+    settings.objective = objective(options)?;
+    if let Some(ratio) = options.poor_ratio {
+        settings.poor_ratio = poor_ratio(ratio)?;
+    }
     settings.columnar = options.columnar;
     settings.speed = options.speed;
     let keys = options.exceptions.iter().map(|key| parse_class_key(key).map_err(wrong));
@@ -168,19 +157,33 @@ fn settings(options: &Options) -> PyResult<Settings> {
     Ok(settings)
 }
 
-/// The schemes as a relay runs them (`BlockConfig::scheme` of dwell-relay, which no simulation may use).
+/// The schemes as a relay runs them.
 fn schemes(options: &Options) -> PyResult<Vec<(String, Scheme)>> {
-    let strict = BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER };
-    let scheme = |name: &String| {
-        let scheme = Scheme::preset(name).map_err(wrong)?;
-        let scheme = match scheme.select {
-            Select::Backlog { .. } => scheme.with_rules(strict),
-            Select::Waiting { gather, .. } => Scheme::waiting(gather, options.block_bytes),
-            _ => scheme.with_frame_bytes_max(u32::MAX),
-        };
-        Ok((name.clone(), scheme))
-    };
+    let (bytes, packets) = (options.block_bytes, options.block_packets);
+    let blocks = BlockConfig { bytes, packets, ..BlockConfig::default() };
     let all: Vec<String> = PRESETS.map(str::to_owned).to_vec();
     let names = if options.schemes.is_empty() { &all } else { &options.schemes };
-    names.iter().map(scheme).collect()
+    for name in names {
+        // Its error says what there is.
+        Scheme::preset(name).map_err(wrong)?;
+    }
+    blocks.schemes(names).map_err(wrong)
+}
+
+fn objective(options: &Options) -> PyResult<Objective> {
+    match options.objective.as_str() {
+        "time" => Ok(Objective::Time),
+        "bytes" => {
+            let max_wait_ns = parse_duration_ns(&options.gather_time).map_err(wrong)?;
+            Ok(Objective::Bytes { max_wait_ns, cpu_ppm: Objective::CPU_PPM })
+        }
+        other => Err(wrong(format!("an objective is \"time\" or \"bytes\", not {other:?}"))),
+    }
+}
+
+fn poor_ratio(ratio: f64) -> PyResult<Ratio> {
+    if !(0.01..=1.0).contains(&ratio) {
+        return Err(wrong(format!("a ratio is a number from 0.01 to 1, not {ratio}")));
+    }
+    Ok(Ratio::from_ppm((ratio * 1e6).round() as u32))
 }

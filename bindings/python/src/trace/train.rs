@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dwell_codec::CodecSpec;
-use dwell_trace::train::{ClassTraining, ContextTraining, TrainSettings, Trained, Trainer};
+use dwell_trace::document::OfTraining;
+use dwell_trace::train::{TrainSettings, Trained, Trainer};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use serde::Serialize;
 
 use super::clock::Clock;
 use super::merged::Merged;
@@ -15,16 +14,6 @@ use super::settings::{codec, wrong};
 use super::source::Place;
 use crate::error::{CaptureError, Error, failed};
 use crate::jobs;
-
-/// The document that the program prints with `--json`.
-#[derive(Serialize)]
-struct Output<'a> {
-    codec: CodecSpec,
-    packets: u64,
-    left_out: u64,
-    classes: &'a [ClassTraining],
-    contexts: Option<&'a ContextTraining>,
-}
 
 /// The document as JSON, and the dictionaries' files by the names of their classes.
 type Written<'py> = (String, Vec<(String, Bound<'py, PyBytes>)>);
@@ -55,14 +44,8 @@ pub(super) fn train<'py>(
     let places: Vec<Arc<Place>> = places.into_iter().map(Arc::new).collect();
     let work = |stop: &AtomicBool| run(&places, settings, measure_time, stop);
     let trained = jobs::once(py, "training", work)??;
-    let output = Output {
-        codec: spec,
-        packets: trained.packets,
-        left_out: trained.left_out,
-        classes: &trained.classes,
-        contexts: trained.contexts.as_ref(),
-    };
-    let json = serde_json::to_string(&output).map_err(failed)?;
+    let document = OfTraining::new(spec, &trained, None);
+    let json = serde_json::to_string(&document).map_err(failed)?;
     let files = trained.dictionaries.iter().map(|file| {
         let bytes = file.to_bytes().map_err(failed)?;
         Ok((file.class.clone(), PyBytes::new(py, &bytes)))

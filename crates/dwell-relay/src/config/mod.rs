@@ -38,15 +38,13 @@ use std::sync::Arc;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{FileErrors, Rate};
 use dwell_codec::{CodecId, CodecSpec, ContextDictionary, PpmSpec};
-use dwell_policy::{
-    BlockOrder, BlockRules, ClassKey, Gather, History, LearnedConfig, Objective, Queue, QueueLimit,
-    Ratio, Scheme, Select, When,
-};
+use dwell_policy::{ClassKey, History, LearnedConfig, Objective, Queue, QueueLimit, Ratio, Scheme};
 use ipnet::IpNet;
 
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use codec::Codec;
 pub(crate) use codec::PICKED_LEVEL_MAX;
+pub use dwell_drive::BlockConfig;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use exceptions::parse as parse_exceptions;
 pub use history::HistoryMode;
@@ -275,53 +273,6 @@ pub struct PeerConfig {
     pub poor_ratio: Ratio,
     /// The metric of the routes to the peer's prefixes.
     pub metric: u32,
-}
-
-/// The limits of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockConfig {
-    /// Most bytes of packets, if they have no fixed number of packets.
-    pub bytes: u32,
-    /// This many packets, m; or as many as wait.
-    pub packets: Option<u32>,
-    /// With a number of packets: how many others the link has before a block is begun, n.
-    pub lead: u32,
-}
-
-impl Default for BlockConfig {
-    fn default() -> Self {
-        // More carry up to a fifth more of text, and more than double a ping beside it.
-        Self { bytes: 8 << 10, packets: None, lead: 5 }
-    }
-}
-
-/// The most packets of a block.
-pub(crate) const PACKETS_MAX: u32 = 64;
-/// The paper's rule lets packets of a flow overtake each other. In relays it does not.
-const STRICT: BlockRules = BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER };
-
-impl BlockConfig {
-    /// The scheme of this name, with blocks like these; `None` if there is none, or if single
-    /// packets are to be in blocks of several.
-    pub fn scheme(&self, name: &str) -> Option<Scheme> {
-        let scheme = Scheme::preset(name).ok()?;
-        let gather = match (scheme.select, self.packets) {
-            // Numbers in the name come before others.
-            (Select::Backlog { packets, .. }, _) => {
-                return (packets <= PACKETS_MAX).then(|| scheme.with_rules(STRICT));
-            }
-            (Select::Waiting { gather, .. }, _) => gather,
-            // Single packets, not by their waiting time but by the length of the queue.
-            (Select::Each(When::WaitingTime), Some(1)) => Gather::Packet,
-            (Select::Each(When::WaitingTime) | Select::Slack { .. }, Some(_)) => return None,
-            // Frames are as large as the path takes them.
-            _ => return Some(scheme.with_frame_bytes_max(u32::MAX)),
-        };
-        Some(match self.packets {
-            None => Scheme::waiting(gather, self.bytes),
-            Some(packets) => Scheme::backlog(gather, packets, self.lead).with_rules(STRICT),
-        })
-    }
 }
 
 /// What is to be saved: time, or bytes.

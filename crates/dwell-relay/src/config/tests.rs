@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use dwell_policy::{History, Release};
+use dwell_policy::{BlockOrder, Gather, History, Release, Select};
 
 mod errors;
 

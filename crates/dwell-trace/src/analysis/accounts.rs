@@ -5,18 +5,19 @@ use std::sync::Arc;
 use dwell_base::Rate;
 
 use super::Settings;
-use super::batch::Batch;
+use super::batch::{Batch, Counted};
 use super::blocks::is_chosen;
 use super::directions::Directions;
 use super::hash::NumberMap;
 use super::pairs::Pair;
 use super::record::{Analysis, FileRecord, Flows, Sums, size_class};
 use super::timing::Stopwatch;
+use super::ways::Ways;
 use crate::capture::{Capture, Format, Packet};
 use crate::datagram::Datagram;
 use crate::fingerprint::Fingerprint;
 use crate::link::NotIp;
-use crate::replay::content::Sorter;
+use crate::replay::content::{Composition, Sorter};
 use crate::sides::{Direction, Ends, Sides};
 
 /// The most flows of a capture that are distinguished; each takes some 40 bytes.
@@ -33,6 +34,10 @@ pub struct Accounts {
     analysis: Analysis,
     file: Option<OpenFile>,
     sides: Arc<Sides>,
+    /// In place of the sides, if they are found from the capture that is being read.
+    ways: Option<Ways>,
+    /// More ways than are distinguished: what was counted is worth nothing.
+    is_beyond: bool,
     /// None if nothing is compressed, so that the bytes of packets are not needed.
     sorter: Option<Sorter>,
 }
@@ -57,6 +62,8 @@ impl Accounts {
             analysis,
             file: None,
             sides: Arc::new(Sides::one_way()),
+            ways: None,
+            is_beyond: false,
             sorter,
         };
         this.with_sides(Arc::new(Sides::one_way()))
@@ -67,6 +74,33 @@ impl Accounts {
     pub fn with_sides(mut self, sides: Arc<Sides>) -> Self {
         self.analysis.directions = Directions::new(&sides);
         Self { sides, ..self }
+    }
+
+    /// Finds the sides of one capture while it is read, so that it is read once; [`found`](Self::found) then ends it. None
+    /// if what is measured needs the directions of packets before the last one was read: history and the bound do.
+    pub fn finding_sides(settings: &Settings) -> Option<Self> {
+        let needs_them = settings.has_bound() || settings.context_codec.is_some();
+        (!needs_them).then(|| Self { ways: Some(Ways::default()), ..Self::new(settings) })
+    }
+
+    /// Returns the analysis of a capture, whose sides were known or are found now. `content`: from
+    /// [`Analyzer::finish_ways`](super::Analyzer::finish_ways). None if the sides were to be found, and there are more than
+    /// [`WAYS_MAX`](super::WAYS_MAX) ways between hosts: whoever has looked for them before can read it again.
+    pub fn found(mut self, content: &[Composition]) -> Option<Analysis> {
+        if self.is_beyond {
+            return None;
+        }
+        let ways = self.ways.take();
+        let mut analysis = self.finish();
+        if let Some(ways) = ways {
+            analysis.directions = ways.directions(content);
+        }
+        Some(analysis)
+    }
+
+    /// Returns true if it is not worth while to read on: [`found`](Self::found) will have nothing.
+    pub fn is_beyond(&self) -> bool {
+        self.is_beyond
     }
 
     /// Begins another capture; `name` is its name in reports.
@@ -100,9 +134,10 @@ impl Accounts {
                 self.broken_off(capture);
                 return false;
             };
-            if let Some((datagram, pair, direction)) = self.count(&packet)
-                && batch.push(&datagram, pair, direction)
-            {
+            let Some((datagram, counted)) = self.count(&packet) else { continue };
+            let sorter = self.sorter.as_mut();
+            let begun = sorter.map(|sorter| sorter.see(datagram.bytes, &datagram.info));
+            if batch.push(&datagram, counted, begun) {
                 break;
             }
         }
@@ -143,10 +178,9 @@ impl Accounts {
         }
     }
 
-    /// Counts a packet; returns the IP packet, if it is one, and the pair under which it was
-    /// counted.
+    /// Counts a packet; returns the IP packet, if it is one, and what it was counted under.
     #[inline]
-    fn count<'c>(&mut self, packet: &Packet<'c>) -> Option<(Datagram<'c>, Pair, Direction)> {
+    fn count<'c>(&mut self, packet: &Packet<'c>) -> Option<(Datagram<'c>, Counted)> {
         let file = self.file.as_mut()?;
         file.record.frames.add(u64::from(packet.wire_len));
         file.record.captured_bytes += packet.data.len() as u64;
@@ -191,20 +225,22 @@ impl Accounts {
         if let Some(at_ns) = packet.timestamp_ns {
             file.stopwatch.record(at_ns, bytes);
         }
-        let direction = self.sides.direction(&Ends::of(packet), info);
+        let ends = Ends::of(packet);
+        if let Some(ways) = &mut self.ways {
+            let way = ways.count(ends, info);
+            self.is_beyond |= way.is_none();
+            return Some((datagram, Counted { pair, direction: Direction::Neither, way }));
+        }
+        let direction = self.sides.direction(&ends, info);
         match direction.index() {
             Some(direction) => {
                 let sums = &mut traffic.directions.sums[direction];
                 sums.packets += 1;
                 sums.bytes += bytes;
-                if let Some(sorter) = &mut self.sorter {
-                    let content = sorter.sort(datagram.bytes, info, !datagram.is_whole());
-                    sums.composition.add(content, bytes);
-                }
             }
             None => traffic.directions.neither.add(bytes),
         }
-        Some((datagram, pair, direction))
+        Some((datagram, Counted { pair, direction, way: None }))
     }
 
     fn end(&mut self) {

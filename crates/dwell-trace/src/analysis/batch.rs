@@ -4,6 +4,7 @@ use dwell_wire::PacketInfo;
 
 use super::pairs::Pair;
 use crate::datagram::Datagram;
+use crate::replay::content::{Begun, ContentClass};
 use crate::sides::Direction;
 
 /// The number of packets of a batch, if they are not too long. Blocks are made within a batch, so
@@ -33,6 +34,17 @@ struct Item {
     info: PacketInfo,
     pair: Pair,
     direction: Direction,
+    begun: Option<Begun>,
+    way: Option<u32>,
+}
+
+/// What a packet was counted under.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    pub(super) pair: Pair,
+    pub(super) direction: Direction,
+    /// The place of its way, if directions are not known yet.
+    pub(super) way: Option<u32>,
 }
 
 /// A packet of a batch.
@@ -42,9 +54,23 @@ pub(super) struct InBatch<'b> {
     pub(super) info: &'b PacketInfo,
     pub(super) pair: Pair,
     pub(super) direction: Direction,
+    /// The place of its way, if directions are not known yet.
+    pub(super) way: Option<u32>,
+    begun: Option<Begun>,
 }
 
 impl InBatch<'_> {
+    /// Returns true if all of it was captured.
+    pub(super) fn is_whole(&self) -> bool {
+        self.bytes.len() == self.info.total_len
+    }
+
+    /// Returns the class of its content, if it is to be sorted. `is_even`: whether its payload is, asked only where it
+    /// matters.
+    pub(super) fn content(&self, is_even: impl FnOnce(&[u8]) -> bool) -> Option<ContentClass> {
+        Some(self.begun?.class(self.bytes, self.info, !self.is_whole(), is_even))
+    }
+
     /// Returns the payload behind the headers of IP and of TCP or UDP.
     pub(super) fn payload(&self) -> &[u8] {
         self.bytes.get(usize::from(self.info.header_len)..).unwrap_or_default()
@@ -52,11 +78,18 @@ impl InBatch<'_> {
 }
 
 impl Batch {
-    /// Adds a packet that was counted under this pair. Returns true if the batch is full.
-    pub fn push(&mut self, datagram: &Datagram<'_>, pair: Pair, direction: Direction) -> bool {
+    /// Adds a packet that was counted. Returns true if the batch is full. `begun`: what is known of its flow, if it is to be
+    /// sorted by content.
+    pub(super) fn push(
+        &mut self,
+        datagram: &Datagram<'_>,
+        counted: Counted,
+        begun: Option<Begun>,
+    ) -> bool {
+        let Counted { pair, direction, way } = counted;
         self.bytes.extend_from_slice(datagram.bytes);
         let info = datagram.info;
-        self.packets.push(Item { end: self.bytes.len(), info, pair, direction });
+        self.packets.push(Item { end: self.bytes.len(), info, pair, direction, begun, way });
         self.packets.len() >= BATCH_PACKETS || self.bytes.len() >= BATCH_BYTES
     }
 
@@ -79,7 +112,7 @@ impl Batch {
 
     /// Returns the packets that were captured whole.
     pub(super) fn iter(&self) -> impl Iterator<Item = InBatch<'_>> {
-        self.all().filter(|packet| packet.bytes.len() == packet.info.total_len)
+        self.all().filter(InBatch::is_whole)
     }
 
     /// Returns all packets, with the captured part of each.
@@ -90,6 +123,8 @@ impl Batch {
             info: &item.info,
             pair: item.pair,
             direction: item.direction,
+            begun: item.begun,
+            way: item.way,
         })
     }
 

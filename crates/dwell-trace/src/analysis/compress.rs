@@ -2,12 +2,14 @@
 
 use dwell_codec::{CodecError, Compressor, SRC_LEN_MAX};
 
-use super::batch::Batch;
+use super::batch::{Batch, InBatch};
 use super::blocks;
 use super::bound::Bound;
 use super::pairs::CodecSums;
 use super::record::{Analysis, size_class};
 use super::{Over, Settings};
+use crate::frequencies::Frequencies;
+use crate::replay::content::{Composition, is_even};
 
 /// A clock; this crate has none.
 pub trait Clock {
@@ -30,6 +32,8 @@ pub struct Analyzer<C> {
     analysis: Analysis,
     /// The results of the present batch, for each packet by the first codec, then by the next.
     results: Vec<Measured>,
+    /// The content of the packets of each way, if directions are not known yet.
+    ways: Vec<Composition>,
 }
 
 /// The results of a packet, by codec.
@@ -59,6 +63,7 @@ impl<C: Clock> Analyzer<C> {
             out: vec![0; 2 * SRC_LEN_MAX],
             analysis: Analysis::new(settings.clone()),
             results: Vec::new(),
+            ways: Vec::new(),
         })
     }
 
@@ -68,9 +73,7 @@ impl<C: Clock> Analyzer<C> {
     /// # Errors
     /// If a library fails in a way that it should not.
     pub fn batch(&mut self, batch: &Batch) -> Result<(), CodecError> {
-        for packet in batch.iter() {
-            self.analysis.entropy.record(packet.payload());
-        }
+        self.look(batch);
         self.results.clear();
         for at in 0..self.codecs.len() {
             self.measure(batch, at)?;
@@ -89,6 +92,41 @@ impl<C: Clock> Analyzer<C> {
     /// Returns the sums of all batches.
     pub fn finish(self) -> Analysis {
         self.analysis
+    }
+
+    /// Returns the sums of all batches, and what [`Accounts::found`](super::Accounts::found) asks for.
+    pub fn finish_ways(self) -> (Analysis, Vec<Composition>) {
+        (self.analysis, self.ways)
+    }
+
+    /// Sorts packets by content, and measures their entropy: both follow from how often each byte occurs.
+    fn look(&mut self, batch: &Batch) {
+        for packet in batch.all() {
+            let mut counts = None;
+            let content = packet
+                .content(|payload| is_even(counts.insert(Frequencies::of(payload)), payload.len()));
+            if let Some(content) = content
+                && let Some(composition) = self.composition(&packet)
+            {
+                composition.add(content, packet.info.total_len as u64);
+            }
+            if packet.is_whole() {
+                self.analysis.entropy.record(packet.payload(), counts.as_ref());
+            }
+        }
+    }
+
+    /// Returns the sums that a packet belongs to by its content.
+    fn composition(&mut self, packet: &InBatch<'_>) -> Option<&mut Composition> {
+        let Some(way) = packet.way else {
+            let direction = packet.direction.index()?;
+            return Some(&mut self.analysis.directions.sums[direction].composition);
+        };
+        let way = way as usize;
+        if way >= self.ways.len() {
+            self.ways.resize(way + 1, Composition::default());
+        }
+        self.ways.get_mut(way)
     }
 
     fn measure(&mut self, batch: &Batch, codec: usize) -> Result<(), CodecError> {

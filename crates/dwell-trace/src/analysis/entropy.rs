@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::frequencies::frequencies;
+use crate::frequencies::Frequencies;
 
 /// Half a bit each: 0 to 0.5, ..., 7.5 to 8.
 const BINS: usize = 16;
@@ -33,18 +33,23 @@ impl Default for Entropy {
 }
 
 impl Entropy {
-    /// Records a payload.
-    pub(super) fn record(&mut self, payload: &[u8]) {
+    /// Records a payload, whose bytes `counts` has the frequencies of, if they were counted already.
+    pub(super) fn record(&mut self, payload: &[u8], counts: Option<&Frequencies>) {
         if payload.len() < PAYLOAD_BYTES_MIN {
             // Most packets are short: there are more places than bytes.
             payload.iter().for_each(|&byte| self.histogram[usize::from(byte)] += 1);
             return;
         }
-        let counts = frequencies(payload);
-        for (sum, &count) in self.histogram.iter_mut().zip(&counts) {
-            *sum += u64::from(count);
-        }
-        let bits = bits_of_packet(&counts, payload.len());
+        let own;
+        let counts = match counts {
+            Some(counts) => counts,
+            None => {
+                own = Frequencies::of(payload);
+                &own
+            }
+        };
+        counts.add_to(&mut self.histogram);
+        let bits = bits_of_packet(counts, payload.len());
         let bin = ((bits * 2.0) as usize).min(BINS - 1);
         self.packets[bin] += 1;
         self.bytes[bin] += payload.len() as u64;
@@ -94,7 +99,7 @@ fn bits_per_byte(counts: impl Iterator<Item = u64>) -> f64 {
 const TABLED: usize = 1 << 11;
 
 /// Returns the entropy of one packet, whose bytes have these counts.
-fn bits_of_packet(counts: &[u32; 256], bytes: usize) -> f64 {
+fn bits_of_packet(counts: &Frequencies, bytes: usize) -> f64 {
     /// n log2(n): to compute a logarithm for each count would take longer than to compress the packet.
     static WEIGHTS: LazyLock<Box<[f64; TABLED]>> = LazyLock::new(|| {
         let mut weights = Box::new([0.0; TABLED]);
@@ -103,9 +108,9 @@ fn bits_of_packet(counts: &[u32; 256], bytes: usize) -> f64 {
         }
         weights
     });
-    if bytes >= TABLED {
-        return bits_per_byte(counts.iter().map(|&count| u64::from(count)));
-    }
+    let (Frequencies::Short(counts), true) = (counts, bytes < TABLED) else {
+        return bits_per_byte(counts.iter());
+    };
     let weights: &[f64; TABLED] = &WEIGHTS;
     // Four sums, since each addition waits for the one before.
     let mut sums = [0.0; 4];
@@ -128,8 +133,8 @@ mod tests {
         for bytes in [256usize, 700, 1500, 2047, 2048, 9000] {
             let spread = 1 + rng.below(255);
             let payload: Vec<u8> = (0..bytes).map(|_| rng.below(spread) as u8).collect();
-            let counts = frequencies(&payload);
-            let whole = bits_per_byte(counts.iter().map(|&count| u64::from(count)));
+            let counts = Frequencies::of(&payload);
+            let whole = bits_per_byte(counts.iter());
             assert!((bits_of_packet(&counts, bytes) - whole).abs() < 1e-9, "{bytes}: {whole}");
         }
     }
@@ -137,16 +142,16 @@ mod tests {
     #[test]
     fn the_extremes() {
         let mut entropy = Entropy::default();
-        entropy.record(&[7; 300]);
+        entropy.record(&[7; 300], None);
         assert_eq!((entropy.packets[0], entropy.of_all()), (1, Some(0.0)));
         let mut entropy = Entropy::default();
         assert_eq!(entropy.of_all(), None);
         let all: Vec<u8> = (0..=255).collect();
-        entropy.record(&all);
-        entropy.record(b"short");
+        entropy.record(&all, Some(&Frequencies::of(&all)));
+        entropy.record(b"short", None);
         assert_eq!((entropy.packets[15], entropy.bytes[15]), (1, 256));
         let mut half = Entropy::default();
-        half.record(&[[1, 2], [1, 2]].concat());
+        half.record(&[[1, 2], [1, 2]].concat(), None);
         assert_eq!(half.of_all(), Some(1.0));
     }
 }

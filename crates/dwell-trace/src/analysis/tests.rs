@@ -6,7 +6,7 @@ use crate::capture::Capture;
 use crate::capture::tests::{owned, pcap, udp};
 
 /// A clock that goes on by a nanosecond whenever it is read.
-struct Ticks(u64);
+pub(super) struct Ticks(pub(super) u64);
 
 impl Clock for Ticks {
     fn now_ns(&mut self) -> u64 {

@@ -74,7 +74,8 @@ fn pcap_in(order: Order, magic: u32, packets: &[Owned]) -> Vec<u8> {
     let fraction_ns = if magic == 0xa1b2_3c4d { 1 } else { 1000 };
     let mut out = u32s(order, magic).to_vec();
     out.extend([u16s(order, 2), u16s(order, 4)].concat());
-    out.extend([[0; 4], [0; 4], u32s(order, 65_535), u32s(order, 101)].concat());
+    let link = packets.first().map_or(101, |packet| u32::from(packet.link));
+    out.extend([[0; 4], [0; 4], u32s(order, 65_535), u32s(order, link)].concat());
     for packet in packets {
         let time = packet.timestamp_ns.unwrap();
         let lengths = [packet.data.len() as u32, packet.wire_len];

@@ -5,10 +5,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use dwell_codec::{CodecError, CodecSpec, Compressor, ContextDictionary, Dictionary, SRC_LEN_MAX};
+use dwell_codec::{
+    CONTEXT_DICTIONARY_CLASS, CodecError, CodecSpec, Compressor, ContextDictionary, Dictionary,
+    DictionaryFile, SRC_LEN_MAX,
+};
 use dwell_policy::ClassKey;
 use thiserror::Error;
 
+use super::class::parse_class_key;
 use crate::analysis::Clock;
 use crate::contexts::Contexts;
 
@@ -111,6 +115,30 @@ pub struct Dictionaries {
     pub by_class: Vec<(ClassKey, Arc<Dictionary>)>,
     /// The one that contexts begin from, as in relays.
     pub of_contexts: Option<Arc<ContextDictionary>>,
+}
+
+impl Dictionaries {
+    /// Reads files that `dwell trace train` wrote, each with its name for messages: those of classes, and all of them
+    /// joined for contexts.
+    ///
+    /// # Errors
+    /// If one is no such file, or of a class that there is not, as a sentence.
+    pub fn read(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Result<Self, String> {
+        let (mut all, mut by_class) = (Vec::new(), Vec::new());
+        for (name, bytes) in files {
+            let reported = |error: &dyn fmt::Display| format!("{name}: {error}");
+            for file in DictionaryFile::parse_all(&bytes).map_err(|error| reported(&error))? {
+                if file.class != CONTEXT_DICTIONARY_CLASS {
+                    let class = parse_class_key(&file.class).map_err(|error| reported(&error))?;
+                    let dictionary = file.dictionary().map_err(|error| reported(&error))?;
+                    by_class.push((class, Arc::new(dictionary)));
+                }
+                all.push(file);
+            }
+        }
+        let of_contexts = ContextDictionary::of(&all).map(Arc::new);
+        Ok(Self { by_class, of_contexts })
+    }
 }
 
 /// A codec, with a dictionary for some classes.

@@ -11,14 +11,14 @@
 //! [`EVEN_BYTES_MIN`] bytes it has a standard deviation of 0.18, English text has about 17, and
 //! JPEG, gzip and ciphers 1.0 to 1.1.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use dwell_report::status::Count;
 use dwell_wire::PacketInfo;
 use serde::{Deserialize, Serialize};
 
-use crate::frequencies::frequencies;
+use crate::frequencies::Frequencies;
+use crate::keyed::KeyedMap;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -105,7 +105,15 @@ impl ContentClass {
 
     /// Returns the content class of a packet. `is_cut`: the capture has only its beginning;
     /// `of_flow`: the class by the beginning of its flow.
-    fn of(packet: &[u8], info: &PacketInfo, is_cut: bool, of_flow: Option<Self>) -> Self {
+    ///
+    /// `even`: whether the payload is even; asked only where it matters.
+    fn of(
+        packet: &[u8],
+        info: &PacketInfo,
+        is_cut: bool,
+        of_flow: Option<Self>,
+        even: impl FnOnce(&[u8]) -> bool,
+    ) -> Self {
         let payload = payload(packet, info);
         if info.protocol == ESP {
             return Self::Vpn;
@@ -113,8 +121,7 @@ impl ContentClass {
         if info.total_len < usize::from(info.header_len) + BARE_BYTES_MAX {
             return Self::Bare;
         }
-        let even =
-            (payload.len() >= EVEN_BYTES_MIN && !is_cut).then(|| coincidence(payload) < EVEN_MAX);
+        let even = (payload.len() >= EVEN_BYTES_MIN && !is_cut).then(|| even(payload));
         let of_port = || {
             class_of_port(info.protocol, info.src_port)
                 .or_else(|| class_of_port(info.protocol, info.dst_port))
@@ -170,16 +177,25 @@ const FLOWS_MAX: usize = 1 << 18;
 /// Assigns content classes to packets, and remembers the beginnings of flows.
 #[derive(Clone, Debug, Default)]
 pub struct Sorter {
-    flows: HashMap<u64, ContentClass>,
+    flows: KeyedMap<u64, ContentClass>,
 }
 
 impl Sorter {
     /// Returns the class of the next packet. `is_cut`: the capture has only its beginning, which
     /// `packet` is.
     pub fn sort(&mut self, packet: &[u8], info: &PacketInfo, is_cut: bool) -> ContentClass {
+        let begun = self.see(packet, info);
+        begun.class(packet, info, is_cut, |payload| {
+            is_even(&Frequencies::of(payload), payload.len())
+        })
+    }
+
+    /// Notices whether a session begins with the next packet. Packets go in here in their order; their classes then
+    /// follow from what this returns, in any order.
+    pub(crate) fn see(&mut self, packet: &[u8], info: &PacketInfo) -> Begun {
         let payload = payload(packet, info);
         if info.src_port == 0 || payload.len() < BARE_BYTES_MAX {
-            return ContentClass::of(packet, info, is_cut, None);
+            return Begun(None);
         }
         let key = flow_key(info);
         if let Some((content, true)) = beginning(payload, info)
@@ -187,7 +203,24 @@ impl Sorter {
         {
             self.flows.insert(key, content);
         }
-        ContentClass::of(packet, info, is_cut, self.flows.get(&key).copied())
+        Begun(self.flows.get(&key).copied())
+    }
+}
+
+/// The class by the beginning of a packet's flow, if a session began with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun(Option<ContentClass>);
+
+impl Begun {
+    /// Returns the class of the packet. `is_even`: whether its payload is, asked only where it matters.
+    pub(crate) fn class(
+        self,
+        packet: &[u8],
+        info: &PacketInfo,
+        is_cut: bool,
+        is_even: impl FnOnce(&[u8]) -> bool,
+    ) -> ContentClass {
+        ContentClass::of(packet, info, is_cut, self.0, is_even)
     }
 }
 
@@ -261,9 +294,17 @@ fn begins_wireguard(payload: &[u8]) -> bool {
 
 /// The share of equal pairs among all pairs of bytes, times 256; 256 if there is no pair.
 pub fn coincidence(bytes: &[u8]) -> f64 {
-    let n = bytes.len() as u64;
-    let squares: u64 = frequencies(bytes).iter().map(|&n| u64::from(n) * u64::from(n)).sum();
-    let equal = squares - n;
+    coincidence_of(&Frequencies::of(bytes), bytes.len())
+}
+
+/// Whether a payload of so many bytes, which occur so often, is as even as ciphers are.
+pub(crate) fn is_even(counts: &Frequencies, bytes: usize) -> bool {
+    coincidence_of(counts, bytes) < EVEN_MAX
+}
+
+fn coincidence_of(counts: &Frequencies, bytes: usize) -> f64 {
+    let n = bytes as u64;
+    let equal = counts.squares() - n;
     match n * n.saturating_sub(1) {
         0 => 256.0,
         pairs => equal as f64 * 256.0 / pairs as f64,

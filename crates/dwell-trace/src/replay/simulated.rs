@@ -4,6 +4,7 @@
 //! go on, meet other traffic, and are lost or delayed.
 
 mod captured;
+mod scenario;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use super::batches::Batches;
 use super::compress::Compress;
 use super::lane::Arriving;
 
-pub use captured::{contents, recording, times_and_sizes};
+pub use captured::contents;
+pub use scenario::{Beside, Refused, parse, run};
 
 /// The packets of a capture in order of time, as a flow of a simulation sends them.
 #[derive(Clone, Debug, Default)]

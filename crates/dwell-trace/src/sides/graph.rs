@@ -1,7 +1,9 @@
 //! Parts the nodes of a graph in two sides, so that most of the bytes go from one to the other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
+
+use crate::keyed::KeyedMap;
 
 /// The traffic from one node to another.
 pub(super) struct Edge<N> {
@@ -20,7 +22,7 @@ pub(super) struct Edge<N> {
 /// clients are on the first side.
 pub(super) fn color<N: Copy + Ord + Hash>(
     edges: impl IntoIterator<Item = Edge<N>>,
-) -> HashMap<N, bool> {
+) -> KeyedMap<N, bool> {
     let mut pairs: BTreeMap<(N, N), u64> = BTreeMap::new();
     let mut votes: BTreeMap<N, i64> = BTreeMap::new();
     for Edge { from, to, bytes, clients } in edges {
@@ -32,7 +34,7 @@ pub(super) fn color<N: Copy + Ord + Hash>(
         }
     }
     let nodes: Vec<N> = votes.keys().copied().collect();
-    let places: HashMap<N, usize> = nodes.iter().enumerate().map(|(at, &n)| (n, at)).collect();
+    let places: KeyedMap<N, usize> = nodes.iter().enumerate().map(|(at, &n)| (n, at)).collect();
     let mut pairs: Vec<((N, N), u64)> = pairs.into_iter().collect();
     pairs.sort_by_key(|&(pair, bytes)| (std::cmp::Reverse(bytes), pair));
     let mut sets = Sets::new(nodes.len());
@@ -42,7 +44,7 @@ pub(super) fn color<N: Copy + Ord + Hash>(
         }
     }
     // By connected part: the weight of the evidence that its root is on the side of the clients.
-    let mut balance: HashMap<usize, i64> = HashMap::new();
+    let mut balance: KeyedMap<usize, i64> = KeyedMap::default();
     for (at, vote) in votes.values().enumerate() {
         let (root, is_other) = sets.find(at);
         let sum = balance.entry(root).or_default();

@@ -24,7 +24,7 @@ use crate::sides::{Ends, Learner, Sides};
 ///
 /// # Errors
 /// If it is damaged, or has no packet.
-pub fn times_and_sizes(bytes: &[u8]) -> Option<Result<String, String>> {
+pub(super) fn times_and_sizes(bytes: &[u8]) -> Option<Result<String, String>> {
     let capture = Capture::open(bytes).ok()?;
     let mut text = String::new();
     let read = each(capture, |at_ns, input| {
@@ -43,7 +43,7 @@ pub fn times_and_sizes(bytes: &[u8]) -> Option<Result<String, String>> {
 ///
 /// # Errors
 /// If it is no capture, or damaged.
-pub fn recording(bytes: &[u8], selection: &Selection) -> Result<Recording, String> {
+pub(super) fn recording(bytes: &[u8], selection: &Selection) -> Result<Recording, String> {
     let open = || Capture::open(bytes).map_err(|error| error.to_string());
     let sides = selection.direction.map(|_| open().map(sides)).transpose()?;
     let (mut spelled, mut piece, mut packets) = (Spelled::default(), Vec::new(), Vec::new());

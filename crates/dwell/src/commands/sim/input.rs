@@ -8,9 +8,8 @@ use anyhow::{Context as _, bail};
 use dwell_base::FileErrors;
 use dwell_base::text::nearest;
 use dwell_sim::library;
-use dwell_sim::plan::Recording;
-use dwell_sim::scenario::{Files, Options, Scenario, Selection};
-use dwell_trace::replay::simulated;
+use dwell_sim::scenario::{Options, Scenario};
+use dwell_trace::replay::simulated::{self, Beside, Refused};
 
 /// Far more than any scenario or table needs; traces of packets can be long.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -29,13 +28,13 @@ pub(super) fn scenario(name: &str, options: &Options) -> anyhow::Result<Scenario
     })?;
     let directory = path.parent().unwrap_or(Path::new(""));
     let id = path.file_stem().unwrap_or_default().to_string_lossy();
-    let scenario = Scenario::parse(&text, name, &id, options, &Beside(directory));
-    let scenario = scenario.map_err(|errors| reported(&errors))?;
-    // A codec that does not exist is reported before anything runs.
-    for point in &scenario.points {
-        simulated::contents(&point.plan).map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
-    }
-    Ok(scenario)
+    let beside = Beside(|name: &str| {
+        read_bytes(&directory.join(name)).map_err(|error| format!("{error:#}"))
+    });
+    simulated::parse(&text, name, &id, options, &beside).map_err(|refused| match refused {
+        Refused::Written(errors) => reported(&errors),
+        Refused::Codec(why) => anyhow::anyhow!("{name}: {why}"),
+    })
 }
 
 /// Reads all scenarios that these words mean.
@@ -88,28 +87,6 @@ fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
         bail!("it is longer than {FILE_BYTES_MAX} bytes");
     }
     Ok(bytes)
-}
-
-/// The files beside a scenario.
-struct Beside<'p>(&'p Path);
-
-impl Beside<'_> {
-    fn read(&self, name: &str) -> Result<Vec<u8>, String> {
-        read_bytes(&self.0.join(name)).map_err(|error| format!("{error:#}"))
-    }
-}
-
-impl Files for Beside<'_> {
-    fn text(&self, name: &str) -> Result<String, String> {
-        let bytes = self.read(name)?;
-        simulated::times_and_sizes(&bytes).unwrap_or_else(|| {
-            String::from_utf8(bytes).map_err(|_| "it is neither text nor a capture".to_owned())
-        })
-    }
-
-    fn recording(&self, name: &str, selection: &Selection) -> Result<Recording, String> {
-        simulated::recording(&self.read(name)?, selection)
-    }
 }
 
 /// The version of the code that results depend on: that of the program and a hash of the simulator's

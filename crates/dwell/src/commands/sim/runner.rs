@@ -3,14 +3,12 @@
 //! Which thread runs what and when makes no difference to any result.
 
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use dwell_sim::results::{Run, RunRecord, Store, Task};
-use dwell_sim::world::Contents;
 use dwell_trace::replay::simulated;
 
 use super::directory::Journal;
@@ -89,7 +87,7 @@ fn in_parallel(
                 while !stop.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = runs.get(at) else { break };
-                    let Some(result) = run_one(run, stop) else { break };
+                    let Some(result) = simulated::run(run, stop) else { break };
                     // Nobody listens any more only if the other side has failed.
                     if sender.send((at, result)).is_err() {
                         break;
@@ -107,22 +105,6 @@ fn in_parallel(
         }
         Ok(())
     })
-}
-
-/// One run that fails, by a bug of ours even, must not take the others with it. `None` if it was
-/// stopped: a run is short, and begins again next time.
-fn run_one(run: &Run<'_>, stop: &AtomicBool) -> Option<Result> {
-    let goes_on = || !stop.load(Ordering::Relaxed);
-    let run = || {
-        let contents = simulated::contents(&run.task.point.plan)?;
-        let contents = contents.map(|it| Box::new(it) as Box<dyn Contents>);
-        run.run_while(contents, goes_on).map_err(|error| error.to_string())
-    };
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(record)) => record.map(Ok),
-        Ok(Err(error)) => Some(Err(error)),
-        Err(_) => Some(Err("it broke off; this is a bug in dwell".to_owned())),
-    }
 }
 
 /// Returns a run's name for people.

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use dwell_figures::page::Provenance;
-use dwell_trace::verdict::{TrafficVerdict, judge_traffic};
+use dwell_trace::document::OfAnalysis;
 use dwell_trace::{Analysis, Lists, Summary, report};
-use serde::Serialize;
 
 use crate::commands::whole_file::{replace, replace_with};
 use dwell_cli::terminal;
@@ -33,24 +32,6 @@ pub(super) struct Output {
     top: usize,
 }
 
-/// The result for programs: the sums, and the figures that follow from them.
-#[derive(Serialize)]
-struct Json<'a> {
-    verdict: &'a TrafficVerdict,
-    summary: &'a Summary,
-    #[serde(flatten)]
-    analysis: &'a Analysis,
-}
-
-impl Json<'_> {
-    /// Writes a line, bit by bit: as text it can be longer than all that it is about.
-    fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut *to, self)?;
-        to.write_all(b"\n")?;
-        to.flush()
-    }
-}
-
 impl Output {
     pub(super) fn show(&self, analysis: &Analysis) -> anyhow::Result<()> {
         let summary = Summary::of(analysis);
@@ -66,15 +47,21 @@ impl Output {
         if let Some(path) = &self.html {
             replace(path, &page.to_html())?;
         }
-        let verdict = judge_traffic(analysis);
-        let json = Json { verdict: &verdict, summary: &summary, analysis };
+        let document = OfAnalysis::new(analysis, &summary);
         if let Some(path) = &self.out {
-            replace_with(path, |file| json.write(file))?;
+            replace_with(path, |file| write(&document, file))?;
         }
         match self.json {
-            true => json.write(&mut BufWriter::new(io::stdout().lock()))?,
+            true => write(&document, &mut BufWriter::new(io::stdout().lock()))?,
             false => terminal::print(&report::text(&page))?,
         }
         Ok(())
     }
+}
+
+/// Writes a line, bit by bit: as text it can be longer than all that it is about.
+fn write(document: &OfAnalysis<'_>, to: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, document)?;
+    to.write_all(b"\n")?;
+    to.flush()
 }

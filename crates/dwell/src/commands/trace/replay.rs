@@ -9,23 +9,21 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use dwell_base::time::{MILLI_NS, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
-use dwell_codec::{
-    CONTEXT_DICTIONARY_CLASS, CodecSpec, ContextDictionary, DICTIONARY_FILES_LEN_MAX,
-    DictionaryFile,
-};
+use dwell_codec::{CodecSpec, DICTIONARY_FILES_LEN_MAX};
+use dwell_drive::BlockConfig;
 use dwell_figures::page::Provenance;
 use dwell_policy::{ClassKey, LearnedConfig, Objective, PRESETS, QueueLimit, Ratio, Scheme};
-use dwell_relay::config::{BlockConfig, SCHEMES, parse_exceptions};
+use dwell_relay::config::{SCHEMES, parse_exceptions};
 use dwell_relay::io::clock::Clock;
 use dwell_trace::Sides;
+use dwell_trace::document::OfReplay;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
 use dwell_trace::replay::compress::{Cost, Dictionaries, GivenCost};
 use dwell_trace::replay::link::{Link, PATH_MTU_MIN};
 use dwell_trace::replay::report::ReplayReport;
-use dwell_trace::replay::{self, Settings, WITH_DICTIONARIES, view};
-use dwell_trace::verdict::{self, Question, Verdict};
+use dwell_trace::replay::{self, Settings, view};
+use dwell_trace::verdict::{Question, Verdict};
 use ipnet::IpNet;
-use serde::Serialize;
 
 use super::captures::Captures;
 use super::survey::Survey;
@@ -245,20 +243,6 @@ impl dwell_trace::Clock for Monotonic {
     }
 }
 
-/// The document that `--json` prints.
-#[derive(Serialize)]
-struct Output<'a> {
-    #[serde(flatten)]
-    report: &'a ReplayReport,
-    frames: u64,
-    not_ip_frames: u64,
-    is_interrupted: bool,
-    /// On the direction that all the rest is about: the busier one.
-    verdict: &'a Verdict,
-    /// On the other direction.
-    other_verdict: Option<&'a Verdict>,
-}
-
 impl Replay {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let stop = interrupt::stop_flag()?;
@@ -279,24 +263,16 @@ impl Replay {
         captures.each(|input| replay.packet(input));
         let is_any_left_out = captures.complain();
         let report = replay.finish(env!("CARGO_PKG_VERSION"));
-        let schemes = in_relays();
-        let question = Question { cost_per_mb: self.cost_per_mb, schemes };
-        let verdict = verdict::judge(&report, &question);
-        let other = report.other_direction.as_deref().map(|other| verdict::judge(other, &question));
-        self.write(&report, &verdict)?;
-        self.site.write(&settings, &report, &verdict)?;
+        let question = Question::about_relays(self.cost_per_mb);
+        let frames = (captures.merge.frames(), captures.merge.not_ip());
+        let mut document = OfReplay::new(&report, &question, frames);
+        document.is_interrupted = captures.is_interrupted();
+        self.write(&report, &document.verdict)?;
+        self.site.write(&settings, &report, &document.verdict)?;
         if self.out.json {
-            let output = Output {
-                report: &report,
-                frames: captures.merge.frames(),
-                not_ip_frames: captures.merge.not_ip(),
-                is_interrupted: captures.is_interrupted(),
-                verdict: &verdict,
-                other_verdict: other.as_ref(),
-            };
-            terminal::print(&(serde_json::to_string_pretty(&output)? + "\n"))?;
+            terminal::print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
         } else {
-            terminal::print(&text(&report, &verdict, other.as_ref(), captures.merge.not_ip()))?;
+            terminal::print(&text(&document))?;
         }
         if captures.is_interrupted() {
             terminal::note("interrupted: this is what was read until then");
@@ -353,21 +329,9 @@ impl Replay {
 
     /// The schemes as a relay runs them.
     fn schemes(&self) -> anyhow::Result<Vec<(String, Scheme)>> {
-        let blocks = BlockConfig {
-            bytes: self.port.block_bytes,
-            packets: self.port.block_packets,
-            ..BlockConfig::default()
-        };
-        let names = self.scheme.0.iter();
-        names
-            .map(|name| {
-                // A number of packets is for schemes that make blocks of several.
-                let single = BlockConfig { packets: None, ..blocks };
-                let scheme = blocks.scheme(name).or_else(|| single.scheme(name));
-                let scheme = scheme.ok_or_else(|| anyhow!("there is no scheme \"{name}\""))?;
-                Ok((name.clone(), scheme))
-            })
-            .collect()
+        let (bytes, packets) = (self.port.block_bytes, self.port.block_packets);
+        let blocks = BlockConfig { bytes, packets, ..BlockConfig::default() };
+        blocks.schemes(&self.scheme.0).map_err(|error| anyhow!(error))
     }
 
     fn write(&self, report: &ReplayReport, verdict: &Verdict) -> anyhow::Result<()> {
@@ -410,39 +374,22 @@ fn read_exceptions(path: &Path) -> anyhow::Result<Vec<ClassKey>> {
     parse_exceptions(&text).map_err(|error| anyhow!(error)).with_context(reported)
 }
 
-/// Returns the lanes that relays can do: of dictionaries only those from which contexts begin.
-fn in_relays() -> Vec<String> {
-    let has_contexts = |name: &&str| Scheme::preset(name).is_ok_and(|it| it.has_contexts());
-    let with =
-        SCHEMES.into_iter().filter(has_contexts).map(|name| format!("{name}{WITH_DICTIONARIES}"));
-    SCHEMES.into_iter().map(str::to_owned).chain(with).collect()
-}
-
 /// Reads dictionaries for the classes that they are for, and joined for contexts.
 fn read_dictionaries(paths: &[PathBuf]) -> anyhow::Result<Dictionaries> {
-    let (mut all, mut by_class) = (Vec::new(), Vec::new());
-    for path in paths {
-        let reported = || path.display().to_string();
-        for file in read_dictionary_file(path).with_context(reported)? {
-            if file.class != CONTEXT_DICTIONARY_CLASS {
-                let class = parse_class_key(&file.class).map_err(|error| anyhow!(error));
-                let dictionary = file.dictionary().with_context(reported)?;
-                by_class.push((class.with_context(reported)?, Arc::new(dictionary)));
-            }
-            all.push(file);
-        }
-    }
-    let of_contexts = ContextDictionary::of(&all).map(Arc::new);
-    Ok(Dictionaries { by_class, of_contexts })
+    let files = paths.iter().map(|path| {
+        let name = path.display().to_string();
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(DICTIONARY_FILES_LEN_MAX as u64 + 1).read_to_end(&mut bytes))
+            .with_context(|| name.clone())?;
+        Ok((name, bytes))
+    });
+    let files: Vec<_> = files.collect::<anyhow::Result<_>>()?;
+    Dictionaries::read(files).map_err(|error| anyhow!(error))
 }
 
-fn read_dictionary_file(path: &Path) -> anyhow::Result<Vec<DictionaryFile>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(DICTIONARY_FILES_LEN_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(DictionaryFile::parse_all(&bytes)?)
-}
-
-fn text(report: &ReplayReport, verdict: &Verdict, other: Option<&Verdict>, not_ip: u64) -> String {
+fn text(document: &OfReplay<'_>) -> String {
+    let (report, verdict, not_ip) = (document.report, &document.verdict, document.not_ip_frames);
     let mut text = view::directions(report);
     text.push_str(&view::summary(report));
     if not_ip > 0 {
@@ -463,7 +410,7 @@ fn text(report: &ReplayReport, verdict: &Verdict, other: Option<&Verdict>, not_i
         text.push('\n');
         text.push_str(&table.to_text());
     }
-    if let Some(line) = view::other_direction(report, other) {
+    if let Some(line) = view::other_direction(report, document.other_verdict.as_ref()) {
         text.push_str(&format!("\n{line}\n"));
     }
     text

@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use dwell_base::ByteSize;
 use dwell_codec::{CodecSpec, DictionaryFile};
 use dwell_report::human;
-use dwell_trace::train::{ClassTraining, ContextTraining, TrainSettings, Trained, Trainer};
-use serde::Serialize;
+use dwell_trace::document::OfTraining;
+use dwell_trace::train::{ContextTraining, TrainSettings, Trained, Trainer};
 
 use super::captures::Captures;
 use super::replay::Monotonic;
@@ -67,17 +67,6 @@ pub(super) struct Train {
     json: bool,
 }
 
-/// The document that `--json` prints.
-#[derive(Serialize)]
-struct Output<'a> {
-    codec: CodecSpec,
-    packets: u64,
-    left_out: u64,
-    classes: &'a [ClassTraining],
-    contexts: Option<&'a ContextTraining>,
-    files: Vec<String>,
-}
-
 impl Train {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let stop = interrupt::stop_flag()?;
@@ -102,15 +91,8 @@ impl Train {
             None => Vec::new(),
         };
         if self.json {
-            let output = Output {
-                codec: self.codec,
-                packets: trained.packets,
-                left_out: trained.left_out,
-                classes: &trained.classes,
-                contexts: trained.contexts.as_ref(),
-                files,
-            };
-            terminal::print(&(serde_json::to_string_pretty(&output)? + "\n"))?;
+            let document = OfTraining::new(self.codec, &trained, Some(&files));
+            terminal::print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
         } else {
             terminal::print(&self.text(&trained, &files))?;
         }
