@@ -28,7 +28,7 @@ from dwell import engines, sim
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 GRID = {"scheme.preset": ["packet"], "compress.ratio": [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95]}
 SHORT = {"run.warm_up": "10ms", "run.measure": "20ms", "run.drain": "10ms"}
-LONG = {"run.warm_up": "100ms", "run.measure": "3s", "run.drain": "10ms"}
+LONG = {"run.warm_up": "100ms", "run.measure": "20s", "run.drain": "10ms"}
 MARK = "DWELL_BENCHMARK"
 """In the environment of all processes that are begun here, and of no other."""
 

@@ -178,7 +178,7 @@ def test_a_replay_takes_all_that_the_programs_does(program, captures, tmp_path):
     options = {"compress_cost": COST, "objective": "bytes", "gather_time": "35ms", "block_packets": 7, "poor_ratio": 0.8}
     ours = trace.replay(captures, "256kbit", dictionaries=[tmp_path / "all.dict"], **options)
     assert ours.document == theirs
-    assert any(lane["scheme"].endswith("+dictionaries") for lane in ours.lanes), "dictionaries are lanes of their own"
+    assert any(lane["name"].endswith("+dictionaries") for lane in ours.lanes), "dictionaries are lanes of their own"
     # As it was trained, and as files of classes.
     assert files and trace.replay(captures, "256kbit", dictionaries=training, **options).document == theirs
     for wrong in ({"objective": "money"}, {"poor_ratio": 2}, {"gather_time": "soon"}):

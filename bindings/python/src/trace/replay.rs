@@ -171,12 +171,10 @@ fn schemes(options: &Options) -> PyResult<Vec<(String, Scheme)>> {
 }
 
 fn objective(options: &Options) -> PyResult<Objective> {
+    let max_wait_ns = parse_duration_ns(&options.gather_time).map_err(wrong)?;
     match options.objective.as_str() {
         "time" => Ok(Objective::Time),
-        "bytes" => {
-            let max_wait_ns = parse_duration_ns(&options.gather_time).map_err(wrong)?;
-            Ok(Objective::Bytes { max_wait_ns, cpu_ppm: Objective::CPU_PPM })
-        }
+        "bytes" => Ok(Objective::Bytes { max_wait_ns, cpu_ppm: Objective::CPU_PPM }),
         other => Err(wrong(format!("an objective is \"time\" or \"bytes\", not {other:?}"))),
     }
 }
