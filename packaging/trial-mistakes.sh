@@ -319,7 +319,7 @@ one_end_restarted() {
     verified
     look
     # There is nothing to do about it: it is said where what happened is said.
-    row "one end was restarted" "log web" "site-b began anew: it was restarted"
+    row "one end was restarted" "log web" "site-b began again: it was restarted"
 }
 
 rate_too_high() {

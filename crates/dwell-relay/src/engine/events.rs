@@ -66,7 +66,7 @@ impl Engine {
             NodeEvent::Restarted(peer) => {
                 let name = self.name(peer);
                 let text = format!(
-                    "{name} began anew: it was restarted, or has other memory for histories"
+                    "{name} began again: it was restarted, or has other memory for histories"
                 );
                 tracing::info!(peer = name, event = "restarted", "{text}");
                 self.remember(Some(peer), "restarted", text, "");

@@ -235,7 +235,7 @@ impl Contexts {
     }
 
     /// A session began, with a peer that offers this. True if the peer is another than in the session before:
-    /// restarted, or configured anew.
+    /// restarted, or with another configuration.
     pub(crate) fn begin_session(&mut self, now: Instant, offer: Option<&ContextOffer>) -> bool {
         let ours = self.incarnation;
         let theirs = offer.map(|offer| offer.incarnation);

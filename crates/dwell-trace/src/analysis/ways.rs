@@ -72,7 +72,7 @@ impl Ways {
         for Gone { way, sums, .. } in &self.gone {
             learner.observe_bytes(&way.ends, &way.info(), sums.bytes);
         }
-        // What a packet says anew each time: the last one's word counts.
+        // What a packet says again each time: the last one's word counts.
         let mut by_last: Vec<&Gone> = self.gone.iter().collect();
         by_last.sort_unstable_by_key(|gone| gone.last);
         for Gone { way, .. } in by_last {
