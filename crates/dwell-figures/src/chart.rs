@@ -152,12 +152,17 @@ impl Chart {
 
     /// Returns the chart as an SVG file that needs nothing else, for light and dark backgrounds.
     pub fn to_svg(&self) -> String {
-        svg::draw(self, true)
+        svg::draw(self, svg::WIDTH, true)
     }
 
     /// Returns the chart as a part of a page that has [`SVG_STYLE`] once for all charts.
     pub(crate) fn to_inline_svg(&self) -> String {
-        svg::draw(self, false)
+        svg::draw(self, svg::WIDTH, false)
+    }
+
+    /// The same for screens of telephones.
+    pub(crate) fn to_narrow_svg(&self) -> String {
+        svg::draw(self, svg::WIDTH_NARROW, false)
     }
 
     /// Returns the chart for a terminal of `width` columns: the plot, the legend and the numbers.

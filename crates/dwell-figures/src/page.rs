@@ -82,7 +82,7 @@ table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nu
 caption{text-align:left;color:var(--muted);padding-bottom:.4rem}\
 th,td{padding:.3rem .7rem;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}\
 th{border-bottom-width:2px;white-space:nowrap}.r{text-align:right}td.r{white-space:nowrap}\
-figure{margin:1.5rem 0 .25rem}svg{display:block;max-width:100%;height:auto}\
+figure{margin:1.5rem 0 .25rem}svg{display:block;max-width:100%;height:auto}.narrow{display:none}\
 details{margin:.25rem 0 1rem}summary{cursor:pointer;color:var(--muted);font-size:.9rem}\
 table.claims{width:100%}.claims td:first-child{width:46%}.claims small{display:block;color:var(--muted)}\
 .claims .off{font-weight:600}\
@@ -90,7 +90,7 @@ table.claims{width:100%}.claims td:first-child{width:46%}.claims small{display:b
 border-bottom:1px solid var(--rule)}.claims td,.claims td:first-child{display:block;width:auto;\
 text-align:left;border:0;padding:.1rem 0;white-space:normal}\
 .claims td[data-label]::before{content:attr(data-label) ': ';color:var(--muted)}\
-figure{overflow-x:auto}svg{min-width:32rem}dl{grid-template-columns:1fr}\
+figure{overflow-x:auto}.narrow{display:block}.broad{display:none}dl{grid-template-columns:1fr}\
 dd{margin-bottom:.4rem}}\
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}\
 figure,tr,pre{break-inside:avoid}h2{break-after:avoid}.wide{overflow:visible}}";
@@ -226,7 +226,12 @@ impl Block {
 /// Adds a chart, and its numbers for those who can't see it or want the exact values.
 fn figure(out: &mut Markup, chart: &Chart) {
     out.open("figure", &[]);
-    out.markup(&chart.to_inline_svg());
+    // Drawn for each width: a smaller picture would have letters that nobody can read. One is not displayed.
+    for (class, drawing) in [("broad", chart.to_inline_svg()), ("narrow", chart.to_narrow_svg())] {
+        out.open("div", &[("class", &class)]);
+        out.markup(&drawing);
+        out.close();
+    }
     out.close();
     let (table, more) = chart.data_table_up_to(DATA_ROWS_MAX);
     out.open("details", &[]);

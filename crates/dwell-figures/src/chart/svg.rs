@@ -18,7 +18,9 @@ mod style;
 
 pub(crate) use style::STYLE;
 
-const WIDTH: f64 = 720.0;
+/// The width of a drawing on a page, and that for screens of telephones, in pixels.
+pub(super) const WIDTH: f64 = 720.0;
+pub(super) const WIDTH_NARROW: f64 = 368.0;
 const PLOT_HEIGHT: f64 = 330.0;
 const MARGIN: f64 = 16.0;
 const TITLE_SIZE: f64 = 17.0;
@@ -31,6 +33,7 @@ const INSET: f64 = 12.0;
 
 /// The approximate number of ticks that fit.
 const X_TICKS: usize = 8;
+const X_TICKS_NARROW: usize = 4;
 const Y_TICKS: usize = 6;
 
 /// The width at which names of ticks are cut, in pixels.
@@ -55,16 +58,18 @@ impl fmt::Display for Px {
     }
 }
 
-/// Draws a chart; `alone` if no page around it contains [`STYLE`].
-pub(super) fn draw(chart: &Chart, alone: bool) -> String {
-    let plan = Plan::new(chart, X_TICKS, Y_TICKS);
-    Drawing::new(&plan).draw(alone)
+/// Draws a chart with this width; `alone` if no page around it contains [`STYLE`].
+pub(super) fn draw(chart: &Chart, width: f64, alone: bool) -> String {
+    let x_ticks = if width < WIDTH { X_TICKS_NARROW } else { X_TICKS };
+    let plan = Plan::new(chart, x_ticks, Y_TICKS);
+    Drawing::new(&plan, width).draw(alone)
 }
 
 /// The parts of a drawing from top to bottom: the title, the caption, the legend, the name of the y
 /// axis, the plot, its ticks, the name of the x axis, notes.
 struct Drawing<'a> {
     plan: &'a Plan<'a>,
+    width: f64,
     title: Vec<String>,
     caption: Vec<String>,
     legend: Legend<'a>,
@@ -83,8 +88,8 @@ struct XLabels {
 }
 
 impl<'a> Drawing<'a> {
-    fn new(plan: &'a Plan<'a>) -> Self {
-        let (chart, inner) = (plan.chart, WIDTH - 2.0 * MARGIN);
+    fn new(plan: &'a Plan<'a>, width: f64) -> Self {
+        let (chart, inner) = (plan.chart, width - 2.0 * MARGIN);
         let title = measure::wrap(&chart.title, TITLE_SIZE * 1.06, inner, 3);
         let caption = measure::wrap(&chart.caption, LABEL_SIZE, inner, 6);
         let legend = Legend::new(plan, inner);
@@ -97,7 +102,7 @@ impl<'a> Drawing<'a> {
         let mut frame = Frame {
             left,
             top: legend_top + legend.height() + y_title,
-            width: WIDTH - left - MARGIN - INSET,
+            width: width - left - MARGIN - INSET,
             height: PLOT_HEIGHT,
         };
         let x_labels = XLabels::new(plan, &mut frame);
@@ -112,14 +117,14 @@ impl<'a> Drawing<'a> {
             + x_title
             + lines_height(&notes, TICK_SIZE)
             + MARGIN;
-        Self { plan, title, caption, legend, legend_top, frame, x_labels, notes, height }
+        Self { plan, width, title, caption, legend, legend_top, frame, x_labels, notes, height }
     }
 
     fn draw(&self, alone: bool) -> String {
         let mut out = Markup::default();
         let chart = self.plan.chart;
         let label = format!("{} {}", chart.title, chart.caption);
-        let view_box = format!("0 0 {} {}", Px(WIDTH), Px(self.height));
+        let view_box = format!("0 0 {} {}", Px(self.width), Px(self.height));
         out.open(
             "svg",
             &[
@@ -127,7 +132,7 @@ impl<'a> Drawing<'a> {
                 ("class", &"dwell-chart"),
                 ("role", &"img"),
                 ("aria-label", &label.trim()),
-                ("width", &Px(WIDTH)),
+                ("width", &Px(self.width)),
                 ("height", &Px(self.height)),
                 ("viewBox", &view_box),
                 ("font-family", &FONTS),
@@ -139,7 +144,7 @@ impl<'a> Drawing<'a> {
             out.element("style", &[], STYLE);
             out.line();
         }
-        let (w, h) = (Px(WIDTH), Px(self.height));
+        let (w, h) = (Px(self.width), Px(self.height));
         out.leaf("rect", &[("class", &"paper"), ("width", &w), ("height", &h), ("fill", &PAPER)]);
         out.line();
         self.header(&mut out);
@@ -171,7 +176,7 @@ impl<'a> Drawing<'a> {
     fn axes(&self, out: &mut Markup) {
         let frame = &self.frame;
         let name = Text { size: LABEL_SIZE, ..Text::at(MARGIN, frame.top - 12.0) };
-        name.draw(out, &measure::fit(&self.plan.y.title, LABEL_SIZE, WIDTH - 2.0 * MARGIN));
+        name.draw(out, &measure::fit(&self.plan.y.title, LABEL_SIZE, self.width - 2.0 * MARGIN));
         let axis = frame.left - INSET;
         let (left, right) = (Px(axis), Px(frame.right() + INSET));
         for tick in &self.plan.y.ticks {

@@ -244,14 +244,15 @@ fn numbers(document: &Document<'_>) -> Vec<f64> {
 proptest! {
     #[test]
     fn every_chart_is_well_formed_and_within_its_edges(chart in any_chart()) {
-        let svg = chart.to_svg();
-        let document = Document::parse(&svg).unwrap();
-        let height: f64 = document.root_element().attribute("height").unwrap().parse().unwrap();
-        let largest = height.max(720.0);
-        for number in numbers(&document) {
-            prop_assert!((-20.0..=largest + 20.0).contains(&number), "{number}\n{svg}");
+        for (svg, width) in [(chart.to_svg(), 720.0), (chart.to_narrow_svg(), 368.0)] {
+            let document = Document::parse(&svg).unwrap();
+            let height: f64 = document.root_element().attribute("height").unwrap().parse().unwrap();
+            let largest = height.max(width);
+            for number in numbers(&document) {
+                prop_assert!((-20.0..=largest + 20.0).contains(&number), "{number}\n{svg}");
+            }
         }
-        prop_assert_eq!(&svg, &chart.to_svg());
+        prop_assert_eq!(chart.to_svg(), chart.to_svg());
     }
 
     #[test]
@@ -272,4 +273,19 @@ proptest! {
         let document = Document::parse(&svg).unwrap();
         prop_assert_eq!(elements(&document, "f0").len(), count + 1);
     }
+}
+
+#[test]
+fn a_narrow_drawing_keeps_to_its_width() {
+    let name = "a line with a name that no telephone has room for, and then some more of it";
+    let chart = loss().series(Series::line(name).point(1.0, 2.0));
+    let svg = chart.to_narrow_svg();
+    let document = Document::parse(&svg).unwrap();
+    let root = document.root_element();
+    assert_eq!(root.attribute("width"), Some("368"));
+    let at = |node: &roxmltree::Node<'_, '_>| node.attribute("x").unwrap().parse::<f64>().unwrap();
+    for text in document.descendants().filter(|node| node.has_tag_name("text")) {
+        assert!((0.0..368.0).contains(&at(&text)), "{text:?}");
+    }
+    assert!(svg.contains('…'), "the name is cut");
 }

@@ -32,7 +32,8 @@ const TEXT_WIDTH_MAX: f64 = 320.0;
 impl<'a> Legend<'a> {
     /// Puts the entries into rows of `width`.
     pub(super) fn new(plan: &Plan<'a>, width: f64) -> Self {
-        let texts: Vec<String> = plan.chart.series.iter().map(text).collect();
+        let texts: Vec<String> =
+            plan.chart.series.iter().map(|series| text(series, width)).collect();
         // Ours and the paper's side by side, where they come in pairs.
         let in_pairs = plan.slots.windows(2).any(|pair| pair[0] == pair[1]);
         let places = places(&texts, width, in_pairs);
@@ -69,8 +70,9 @@ impl<'a> Legend<'a> {
     }
 }
 
-fn text(series: &Series) -> String {
-    measure::fit(&series.legend(), LABEL_SIZE, TEXT_WIDTH_MAX)
+fn text(series: &Series, width: f64) -> String {
+    let room = (width - SWATCH_WIDTH - SWATCH_GAP).min(TEXT_WIDTH_MAX);
+    measure::fit(&series.legend(), LABEL_SIZE, room)
 }
 
 /// Rows and places from the left: side by side if all fit into one row, else in columns.
