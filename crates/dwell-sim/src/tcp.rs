@@ -24,6 +24,7 @@
 mod bbr;
 mod bits;
 mod config;
+mod counted;
 mod delivery;
 mod growth;
 mod maximum;
@@ -37,7 +38,7 @@ mod sender;
 mod standard;
 mod ticks;
 
-pub use config::{Flavour, TcpConfig, TcpConfigError, WINDOW_MAX};
+pub use config::{Flavour, Like, TcpConfig, TcpConfigError, WINDOW_MAX};
 pub use reader::Reading;
 pub use receiver::Receiver;
 pub use segment::{Ack, SACK_BLOCK_BYTES, SACK_BLOCKS_MAX, SackBlock, Segment, WINDOW_WHOLE};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell_base::Rate;
 
 use crate::plan::{OnOff, RandomSource, Recording, TcpStart, Traffic};
-use crate::tcp::{Flavour, Reading, TcpConfig, WINDOW_MAX};
+use crate::tcp::{Flavour, Like, Reading, TcpConfig, WINDOW_MAX};
 
 use super::error::Errors;
 use super::section::Section;
@@ -50,8 +50,7 @@ impl Kind {
                 "window",
                 "delayed_ack",
                 "ecn",
-                "reno_friendly",
-                "pacing_margin",
+                "like",
                 "bytes",
                 "rto_min",
                 "read_rate",
@@ -361,6 +360,9 @@ const FLAVOURS: [(&str, Flavour); 4] = [
     ("bbr", Flavour::Bbr),
 ];
 
+/// What CUBIC and BBR may be like.
+const LIKES: [(&str, Like); 3] = [("rfc", Like::Rfc), ("linux", Like::Linux), ("ns-3", Like::Ns3)];
+
 /// The most bytes of a transfer.
 const TRANSFER_MAX: u64 = 1 << 40;
 
@@ -374,8 +376,7 @@ fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
     config.window_packets = window.unwrap_or(config.window_packets);
     config.delayed_ack_ns = section.get("delayed_ack", errors, value::some_time_ns);
     config.ecn = section.or("ecn", false, errors, value::truth);
-    config.reno_friendly = section.or("reno_friendly", true, errors, value::truth);
-    config.pacing_margin = section.or("pacing_margin", true, errors, value::truth);
+    config.like = section.or("like", Like::Rfc, errors, |found| value::one_of(found, &LIKES));
     if let Some(least_ns) = section.get("rto_min", errors, value::some_time_ns) {
         config.rto_min_ns = least_ns;
         config.rto_max_ns = config.rto_max_ns.max(least_ns);

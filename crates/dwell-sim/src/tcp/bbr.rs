@@ -3,7 +3,7 @@
 //!
 //! Left out: the detection of policers (`lt_bw`).
 
-use super::config::TcpConfig;
+use super::config::{Like, TcpConfig};
 use super::delivery::{Rates, Sample};
 use super::maximum::Maximum;
 
@@ -68,6 +68,9 @@ pub(super) struct Bbr {
     segment_bytes: f64,
     /// What is sent of what was measured.
     margin: f64,
+    like: Like,
+    /// The smoothed round trip, for what is like ns-3's.
+    smoothed_ns: Option<u64>,
     mode: Mode,
     /// Packets per second, by round.
     greatest: Maximum,
@@ -113,7 +116,9 @@ impl Bbr {
         Self {
             rates: Rates::default(),
             segment_bytes: f64::from(config.segment_bytes),
-            margin: if config.pacing_margin { MARGIN } else { 1.0 },
+            margin: if config.like == Like::Ns3 { 1.0 } else { MARGIN },
+            like: config.like,
+            smoothed_ns: None,
             mode: Mode::Startup,
             greatest: Maximum::default(),
             least_round_ns: u64::MAX,
@@ -180,7 +185,10 @@ impl Bbr {
         self.window = 1.0;
     }
 
-    pub(super) fn on_acked(&mut self, facts: Acked) {
+    pub(super) fn on_acked(&mut self, mut facts: Acked) {
+        if self.like == Like::Ns3 {
+            facts.round_ns = self.smoothed(facts.round_ns);
+        }
         let sample = self.rates.sample(facts.now_ns, self.least_round_ns);
         self.update_rate(sample);
         self.update_aggregates(facts, sample);
@@ -196,6 +204,14 @@ impl Bbr {
         };
         self.update_pacing(facts.round_ns);
         self.update_window(facts, sample);
+    }
+
+    /// RFC 6298's mean of round trips, which ns-3.37 calls the last one.
+    fn smoothed(&mut self, round_ns: u64) -> u64 {
+        let before_ns = self.smoothed_ns.unwrap_or(round_ns);
+        let smoothed_ns = before_ns - before_ns / 8 + round_ns / 8;
+        self.smoothed_ns = Some(smoothed_ns);
+        smoothed_ns
     }
 
     fn update_rate(&mut self, sample: Sample) {
@@ -391,6 +407,9 @@ impl Bbr {
 
     /// The number of packets that are sent at once: segments that leave the host as one (TSO).
     fn burst(&self) -> f64 {
+        if self.like == Like::Ns3 {
+            return 1.0;
+        }
         let bytes = self.pacing.unwrap_or(0.0) * self.segment_bytes;
         let least = if bytes < BURST_RATE { 1.0 } else { 2.0 };
         (bytes * BURST_S / self.segment_bytes).floor().clamp(least, BURST_MAX)

@@ -20,6 +20,18 @@ pub enum Flavour {
     Bbr,
 }
 
+/// An implementation that CUBIC and BBR may be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Like {
+    /// RFC 9438's CUBIC; Linux' BBR, of which there is no RFC.
+    Rfc,
+    /// Linux' CUBIC, which counts in whole packets and keeps to RFC 8312's Reno; Linux' BBR.
+    Linux,
+    /// ns-3.37's: its CUBIC counts as Linux' does, and may be slower than Reno. Its BBR paces at the rate that it measured, where Linux is a
+    /// hundredth below, sends one packet at a time, and takes the least smoothed round trip for the least one.
+    Ns3,
+}
+
 /// The parameters of a connection: those of the sender and those of its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
@@ -55,10 +67,8 @@ pub struct TcpConfig {
     pub rto_min_ns: u64,
     /// The greatest retransmission timeout. At least `rto_min_ns`.
     pub rto_max_ns: u64,
-    /// CUBIC is at least as fast as Reno would be (RFC 9438, section 4.3). Without that it is ns-3.37's.
-    pub reno_friendly: bool,
-    /// BBR paces a hundredth below what it measured, as in Linux. Without that it is ns-3.37's.
-    pub pacing_margin: bool,
+    /// The implementation that CUBIC and BBR are like, where these differ.
+    pub like: Like,
     /// Takes marks of congestion (ECN, RFC 3168) in place of losses; `NewReno` and CUBIC react to them. Not
     /// for `Sack1`.
     pub ecn: bool,
@@ -90,8 +100,7 @@ impl TcpConfig {
             rto_initial_ns: 3_000_000_000,
             rto_min_ns: 200_000_000,
             rto_max_ns: 60_000_000_000,
-            reno_friendly: true,
-            pacing_margin: true,
+            like: Like::Rfc,
             ecn: false,
             seed: 0,
             delayed_ack_ns: None,

@@ -1,6 +1,7 @@
 //! The congestion window of `NewReno` (RFC 5681) and of CUBIC (RFC 9438).
 
-use super::config::Flavour;
+use super::config::{Flavour, Like, TcpConfig};
+use super::counted::Counted;
 
 /// The least window and threshold of slow start after a loss.
 const AFTER_LOSS_MIN: f64 = 2.0;
@@ -29,6 +30,7 @@ pub(super) struct Window {
 enum Growth {
     NewReno,
     Cubic(Cubic),
+    Counted(Box<Counted>),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -38,8 +40,6 @@ struct Cubic {
     /// The window before the last decrease.
     before: f64,
     after_timeout: bool,
-    /// True if it may be slower than Reno would be.
-    forgets_reno: bool,
     /// The present stage of congestion avoidance.
     stage: Option<Stage>,
 }
@@ -54,10 +54,11 @@ struct Stage {
 }
 
 impl Window {
-    pub(super) fn new(flavour: Flavour, packets: u32, threshold: u32) -> Self {
-        let growth = match flavour {
-            Flavour::Cubic => Growth::Cubic(Cubic::default()),
-            Flavour::NewReno | Flavour::Sack1 | Flavour::Bbr => Growth::NewReno,
+    pub(super) fn new(config: &TcpConfig, packets: u32, threshold: u32) -> Self {
+        let growth = match (config.flavour, config.like) {
+            (Flavour::Cubic, Like::Rfc) => Growth::Cubic(Cubic::default()),
+            (Flavour::Cubic, like) => Growth::Counted(Box::new(Counted::new(like == Like::Linux))),
+            (Flavour::NewReno | Flavour::Sack1 | Flavour::Bbr, _) => Growth::NewReno,
         };
         Self { packets: f64::from(packets), threshold: f64::from(threshold), growth }
     }
@@ -68,13 +69,6 @@ impl Window {
 
     pub(super) fn threshold(&self) -> f64 {
         self.threshold
-    }
-
-    /// Lets CUBIC fall behind Reno.
-    pub(super) fn forget_reno(&mut self) {
-        if let Growth::Cubic(cubic) = &mut self.growth {
-            cubic.forgets_reno = true;
-        }
     }
 
     /// The data begin: packet 0 was the SYN.
@@ -88,13 +82,11 @@ impl Window {
             self.packets += packets.min(SLOW_START_STEP_MAX) as f64;
             return;
         }
-        let packets = packets as f64;
-        match &mut self.growth {
-            Growth::NewReno => self.packets += packets / self.packets,
-            Growth::Cubic(cubic) => {
-                self.packets = cubic.grown(self.packets, now_ns, packets, round_ns);
-            }
-        }
+        self.packets = match &mut self.growth {
+            Growth::NewReno => self.packets + packets as f64 / self.packets,
+            Growth::Cubic(cubic) => cubic.grown(self.packets, now_ns, packets as f64, round_ns),
+            Growth::Counted(cubic) => cubic.grown(self.packets, now_ns, packets, round_ns),
+        };
     }
 
     /// Handles a loss, with `in_flight` packets unacknowledged. Of these no more count than the
@@ -102,11 +94,12 @@ impl Window {
     /// long ago beyond a gap that can't be closed.
     pub(super) fn on_loss(&mut self, in_flight: u64) {
         let in_flight = (in_flight as f64).min(self.packets);
-        let decrease = match &mut self.growth {
-            Growth::NewReno => RENO_DECREASE,
-            Growth::Cubic(cubic) => cubic.decrease(self.packets),
+        let after = match &mut self.growth {
+            Growth::NewReno => in_flight * RENO_DECREASE,
+            Growth::Cubic(cubic) => in_flight * cubic.decrease(self.packets),
+            Growth::Counted(cubic) => cubic.decrease(self.packets),
         };
-        self.threshold = (in_flight * decrease).max(AFTER_LOSS_MIN);
+        self.threshold = after.max(AFTER_LOSS_MIN);
         self.packets = self.threshold;
     }
 
@@ -115,9 +108,13 @@ impl Window {
         if !repeated {
             self.on_loss(in_flight);
         }
-        if let Growth::Cubic(cubic) = &mut self.growth {
-            cubic.stage = None;
-            cubic.after_timeout = true;
+        match &mut self.growth {
+            Growth::NewReno => {}
+            Growth::Cubic(cubic) => {
+                cubic.stage = None;
+                cubic.after_timeout = true;
+            }
+            Growth::Counted(cubic) => cubic.forget(),
         }
         self.packets = 1.0;
     }
@@ -139,7 +136,7 @@ impl Cubic {
         stage.reno += increase * acked / packets;
         self.stage = Some(stage);
         let elapsed_ns = now_ns.saturating_sub(stage.start_ns);
-        if !self.forgets_reno && self.curve(stage, elapsed_ns) < stage.reno {
+        if self.curve(stage, elapsed_ns) < stage.reno {
             return stage.reno;
         }
         let target = self.curve(stage, elapsed_ns.saturating_add(round_ns));
@@ -171,7 +168,7 @@ mod tests {
 
     /// A window of 100 packets, that lost one and avoids congestion.
     fn after_loss(flavour: Flavour) -> Window {
-        let mut window = Window::new(flavour, 100, 100);
+        let mut window = Window::new(&TcpConfig::of(flavour), 100, 100);
         window.on_loss(100);
         window
     }
@@ -194,7 +191,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles() {
-        let mut window = Window::new(Flavour::NewReno, 10, 1000);
+        let mut window = Window::new(&TcpConfig::of(Flavour::NewReno), 10, 1000);
         assert_eq!(rounds(&mut window, 3), [20.0, 40.0, 80.0]);
     }
 
@@ -231,7 +228,7 @@ mod tests {
     #[test]
     fn cubic_is_at_least_as_fast_as_reno_where_windows_are_small() {
         let grown = |flavour| {
-            let mut window = Window::new(flavour, 8, 8);
+            let mut window = Window::new(&TcpConfig::of(flavour), 8, 8);
             window.on_loss(8);
             rounds(&mut window, 20)[19] - window.threshold()
         };
@@ -241,7 +238,7 @@ mod tests {
     #[test]
     fn timeouts_start_again_from_one_packet_and_halve_once() {
         for flavour in [Flavour::NewReno, Flavour::Cubic] {
-            let mut window = Window::new(flavour, 40, 40);
+            let mut window = Window::new(&TcpConfig::of(flavour), 40, 40);
             window.on_timeout(40, false);
             let threshold = window.threshold();
             window.on_timeout(40, true);

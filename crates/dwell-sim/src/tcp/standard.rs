@@ -75,10 +75,6 @@ impl Standard {
     pub(super) fn new(config: &TcpConfig) -> Self {
         let packets = if config.syn { 1 } else { config.initial_window };
         let threshold = config.initial_threshold.unwrap_or(config.window_packets);
-        let mut window = Window::new(config.flavour, packets, threshold);
-        if !config.reno_friendly {
-            window.forget_reno();
-        }
         Self {
             window_packets: u64::from(config.window_packets),
             edge: u64::from(config.window_packets),
@@ -92,7 +88,7 @@ impl Standard {
             sent_end: 0,
             acked: 0,
             phase: Phase::Open,
-            window,
+            window: Window::new(config, packets, threshold),
             bbr: (config.flavour == Flavour::Bbr).then(|| Box::new(Bbr::new(config))),
             paced_until_ns: None,
             reduced_to: 0,
