@@ -97,7 +97,7 @@ impl Case {
     fn with_tests(self) -> Vec<Self> {
         let test = match (self.tcp, self.queue) {
             ("Cubic", _) => Some(Test::Cubic),
-            ("Bbr", _) => Some(Test::Bbr),
+            ("Bbr", "fifo") if self.flows == 1 && self.loss == 0.0 => Some(Test::Bbr),
             ("NewReno", "fq_codel") if self.poisson == 0.0 => Some(Test::Device(3)),
             _ => None,
         };
