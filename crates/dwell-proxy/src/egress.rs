@@ -16,12 +16,12 @@ use crate::carrier::{Carrier, CarrierError};
 use crate::config::{Egress, Reload};
 use crate::engine::{self, About, Engine, RunError};
 use crate::hello::Purpose;
-use crate::local::Local;
+use crate::local::{Local, reset_on_close};
 use crate::message::{Message, MessageError, Opening, Reason};
 use crate::metrics::Present;
 use crate::pool::WARM_TIME;
 use crate::proxy_header;
-use crate::pump::Moved;
+use crate::pump::{FAREWELL, Moved};
 use crate::reception::{Admitted, Reception};
 use crate::security::{self, Security};
 use crate::target::{Host, Target};
@@ -30,8 +30,6 @@ use crate::udp::Outlet;
 /// A stream waits this long for room: at the ingress one may have ended a moment before it does
 /// here.
 const ROOM_TIME: Duration = Duration::from_secs(1);
-/// The longest that is waited for an ingress to read why there is no stream.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Runs an egress until the process is asked to stop. `ready` is notified where it listens.
 ///
@@ -255,6 +253,8 @@ impl Running {
         let connected = tokio::time::timeout(time, connect(target, &allow)).await;
         let late = || (Reason::Expired, format!("{target} did not answer within {time:?}"));
         let mut local = connected.unwrap_or_else(|_| Err(late()))?;
+        // A stream that does not come about is no stream without bytes.
+        reset_on_close(&local, true).map_err(|error| explain(target, &error))?;
         let bound = local.local_addr().map_err(|error| explain(target, &error))?;
         if self.wants_proxy_header(&local, target) {
             // An ingress that does not know it opens streams of its own.

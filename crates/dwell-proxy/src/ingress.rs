@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use dwell_stream::Sender;
+use dwell_stream::{AbortReason, Sender};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -26,7 +26,7 @@ use crate::message::{Message, Opening, Reason};
 use crate::metrics::Present;
 use crate::pool::Pool;
 use crate::proxy_header::{self, HEADER_BYTES_MAX};
-use crate::pump::Moved;
+use crate::pump::{FAREWELL, Moved};
 use crate::security::{self, Security};
 use crate::socks::{CLIENT_BYTES_MAX, Negotiation, Reply, SocksStep, Users};
 use crate::target::{Host, Target};
@@ -148,6 +148,9 @@ struct Client {
     early: Vec<u8>,
     /// True if it has no more.
     has_ended: bool,
+    /// True if it has reset its connection. The socket says that once: who reads it must not lose it, or the
+    /// stream would take the cut for an end.
+    has_reset: bool,
     /// True if some of that has been sent to the egress, which may have acted on it.
     is_committed: bool,
 }
@@ -179,14 +182,13 @@ impl Client {
     /// Reads what has come, as much as may be held before the stream is open.
     fn read_now(&mut self) {
         let mut piece = [0; 4096];
-        while !self.has_ended && self.early.len() < EARLY_BYTES_MAX {
+        while self.reads_early() {
             let room = (EARLY_BYTES_MAX - self.early.len()).min(piece.len());
             match self.local.try_read(&mut piece[..room]) {
                 Ok(0) => self.has_ended = true,
                 Ok(len) => self.early.extend_from_slice(&piece[..len]),
-                // Nothing more, or what the stream will find too.
                 Err(error) => {
-                    self.has_ended = error.kind() != io::ErrorKind::WouldBlock;
+                    self.has_reset = error.kind() != io::ErrorKind::WouldBlock;
                     return;
                 }
             }
@@ -194,7 +196,7 @@ impl Client {
     }
 
     fn reads_early(&self) -> bool {
-        !self.has_ended && self.early.len() < EARLY_BYTES_MAX
+        !self.has_ended && !self.has_reset && self.early.len() < EARLY_BYTES_MAX
     }
 }
 
@@ -243,8 +245,15 @@ impl Running {
 
     async fn welcome(&self, listener: &Listener, local: TcpStream, from: SocketAddr) {
         let Ok(at) = local.local_addr() else { return };
-        let (early, has_ended, is_committed) = (Vec::new(), false, false);
-        let mut client = Client { local, from, listener: at, early, has_ended, is_committed };
+        let mut client = Client {
+            local,
+            from,
+            listener: at,
+            early: Vec::new(),
+            has_ended: false,
+            has_reset: false,
+            is_committed: false,
+        };
         let time = self.engine.common.limits.handshake;
         if self.accepts_proxy {
             match tokio::time::timeout(time, read_proxy_header(&mut client)).await {
@@ -359,7 +368,11 @@ impl Running {
     /// Notes why there is no stream, and returns the reply for a SOCKS client; nothing if it has gone.
     fn explain(&self, about: &About<'_>, why: NoStream) -> Option<Reply> {
         let (name, reply) = match why {
-            NoStream::Gone => return None,
+            NoStream::Gone => {
+                self.engine.metrics.reset.add(1);
+                self.engine.log_stream(about, "reset", Duration::ZERO, Moved::default());
+                return None;
+            }
             NoStream::Unable => {
                 self.engine.complain(|| {
                     let egress = &self.egress;
@@ -497,7 +510,11 @@ impl Running {
         };
         // The egress has its own limit, and says what it was that took too long.
         let answer = tokio::time::timeout(limits.connect + limits.handshake, asking).await;
-        match answer.unwrap_or(Err(CarrierError::Expired.into()))? {
+        let answer = answer.unwrap_or(Err(CarrierError::Expired.into()));
+        if is_eager && matches!(answer, Err(NoStream::Gone)) {
+            abort(&mut carrier, &mut prepared.sender).await;
+        }
+        match answer? {
             Message::Opened { bound, is_held } => {
                 if is_held {
                     prepared.other_end_holds();
@@ -606,6 +623,9 @@ async fn ask_eagerly(
     let mut known = client.early.len();
     client.read_now();
     loop {
+        if client.has_reset {
+            return Err(NoStream::Gone);
+        }
         sender.accept(&client.early[known..]);
         known = client.early.len();
         client.is_committed |= known > 0;
@@ -619,6 +639,23 @@ async fn ask_eagerly(
             () = is_gone(&client.local) => return Err(NoStream::Gone),
             _ = client.local.readable(), if client.reads_early() => client.read_now(),
         }
+    }
+}
+
+/// Says to an egress, which may have opened the stream already, that its program has reset its connection. An
+/// egress that takes nothing hears it by a reset.
+async fn abort(carrier: &mut Carrier, sender: &mut Sender) {
+    sender.abort(AbortReason::Reset);
+    let mut bytes = Vec::new();
+    uplink::collect(sender, &mut bytes);
+    let saying = async {
+        carrier.write(&bytes).await?;
+        // Closing with an answer unread would discard it.
+        carrier.drain().await;
+        io::Result::Ok(())
+    };
+    if !matches!(tokio::time::timeout(FAREWELL, saying).await, Ok(Ok(()))) {
+        carrier.reset_on_close();
     }
 }
 

@@ -41,7 +41,7 @@ const SCRAPS_BYTES: usize = 4 << 10;
 /// And this much that what comes may refer to, if there is room for it.
 const HISTORY_BYTES_MAX: usize = 192 << 10;
 /// The longest that is waited for the other end to take the news that a stream is given up.
-const FAREWELL: Duration = Duration::from_secs(2);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 /// The longest that a stream keeps its turn to end one direction: then the other one may go on for as
 /// long as it likes.
 const END_TURN: Duration = Duration::from_millis(250);

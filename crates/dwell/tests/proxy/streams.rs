@@ -121,9 +121,38 @@ fn resets_are_passed_on() {
     client.write_all(b"x").unwrap();
     assert_eq!(hears.recv_timeout(PATIENCE).unwrap().unwrap(), 1);
     reset(client);
-    assert!(is_reset(hears.recv_timeout(PATIENCE).unwrap()));
+    let heard = hears.recv_timeout(2 * PATIENCE).unwrap();
+    assert!(
+        matches!(&heard, Err(error) if error.kind() == ErrorKind::ConnectionReset),
+        "{heard:?}"
+    );
     for pair in [pair, other] {
         wait_until("it is counted", || pair.statuses().iter().all(|s| s.streams.reset == 1));
+    }
+}
+
+/// Whenever it comes: before the stream is open, while it opens, after.
+#[test]
+fn a_reset_is_no_end_at_any_time() {
+    const CLIENTS: u64 = 200;
+    let (heard, hears) = std::sync::mpsc::channel();
+    let server = serve(move |mut stream| {
+        let mut got = Vec::new();
+        heard.send(stream.read_to_end(&mut got).map(|_| got)).unwrap();
+    });
+    let pair = Pair::new(server, &[], &[]);
+    for client in 0..CLIENTS {
+        let mut stream = pair.connect();
+        stream.write_all(b"x").unwrap();
+        thread::sleep(Duration::from_micros(20 * (client % 50)));
+        reset(stream);
+    }
+    wait_until("all are over", || {
+        let [ingress, egress] = pair.statuses();
+        ingress.streams.reset == CLIENTS && egress.streams.open == 0
+    });
+    for end in hears.try_iter() {
+        assert!(end.is_err(), "a reset was taken for the end of {end:?}");
     }
 }
 
