@@ -65,6 +65,11 @@ impl Datagrams {
         Ok(Some((address, &body[used..])))
     }
 
+    /// Returns the bytes that it has room for.
+    pub(crate) const fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Goes on to the next one.
     pub fn advance(&mut self) {
         self.bytes = Vec::new();

@@ -19,6 +19,7 @@ use crate::hello::Purpose;
 use crate::local::{Local, reset_on_close};
 use crate::message::{Message, MessageError, Opening, Reason};
 use crate::metrics::Present;
+use crate::names;
 use crate::pool::WARM_TIME;
 use crate::proxy_header;
 use crate::pump::{FAREWELL, Moved};
@@ -39,7 +40,7 @@ pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), R
     config.check()?;
     let tls = security::server(&config.common.security, Purpose::Streams)?;
     let what = config.listen.to_string();
-    let listener = crate::ingress::bind_std(config.listen, false)
+    let listener = crate::listen::bind_std(config.listen, false)
         .map_err(|error| RunError::Listen { what, error, help: "" })?;
     // Whoever finds it knows that the port is open.
     let status = engine::status_socket(&config.common)?;
@@ -227,7 +228,11 @@ impl Running {
                     prepared.other_end_holds();
                     is_held = prepared.holds_history();
                 }
-                carrier.say(&Message::Opened { bound: Target::at(bound), is_held }).await?;
+                if !is_heard(
+                    carrier.say(&Message::Opened { bound: Target::at(bound), is_held }).await,
+                )? {
+                    return Ok(false);
+                }
                 let about = About {
                     from: carrier.peer,
                     client: opening.client.map(|(client, _)| client),
@@ -289,13 +294,24 @@ impl Running {
         let client = opening.client.map(|(client, _)| client);
         let about = About { from: carrier.peer, client, target: Some(target) };
         self.engine.log_stream(&about, reason.name(), Duration::ZERO, Moved::default());
-        carrier.say(&Message::Refused(reason, text.to_owned())).await?;
+        if !is_heard(carrier.say(&Message::Refused(reason, text.to_owned())).await)? {
+            return Ok(false);
+        }
         if opening.is_eager {
             // Bytes of a stream that there is not are on their way. Closing now would reset the connection,
             // and the reason with it.
             let _ = tokio::time::timeout(FAREWELL, carrier.drain()).await;
         }
         Ok(!opening.is_eager)
+    }
+}
+
+/// Returns false if an ingress went away before it had its answer, as one does whose program did.
+fn is_heard(said: Result<(), CarrierError>) -> Result<bool, CarrierError> {
+    match said {
+        Ok(()) => Ok(true),
+        Err(CarrierError::Io(_) | CarrierError::Closed) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -310,9 +326,10 @@ async fn connect(target: &Target, allow: &AllowList) -> Result<TcpStream, Refusa
     let addresses: Vec<SocketAddr> = match (&target.host, access) {
         (_, Access::No) => return Err(not_allowed()),
         (Host::Ip(ip), _) => vec![SocketAddr::new(*ip, target.port)],
-        (Host::Name(name), _) => tokio::net::lookup_host((name.as_str(), target.port))
+        (Host::Name(name), _) => names::look_up(name.clone(), target.port)
             .await
             .map_err(|error| (Reason::NoSuchHost, format!("{name} has no address: {error}")))?
+            .into_iter()
             .filter(|address| {
                 access == Access::Yes || allow.allows_address(address.ip(), target.port)
             })

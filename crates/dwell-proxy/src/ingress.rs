@@ -1,16 +1,14 @@
 //! The end that programs connect to.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::io;
-use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use dwell_stream::{AbortReason, Sender};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
@@ -18,17 +16,18 @@ use tokio::task::JoinSet;
 
 use crate::calls::{Call, Calls, PATIENCE, REFUSED_PATIENCE};
 use crate::carrier::{Carrier, CarrierError};
+use crate::client::{self, Client, Wish, close_politely, is_gone};
 use crate::config::{Ingress, Listener, Reload};
 use crate::engine::{self, About, Engine, Prepared, RunError};
 use crate::hello::{Hello, Purpose};
+use crate::listen::{is_own, listen};
 use crate::local::{Local, reset_on_close};
 use crate::message::{Message, Opening, Reason};
 use crate::metrics::Present;
 use crate::pool::Pool;
-use crate::proxy_header::{self, HEADER_BYTES_MAX};
 use crate::pump::{FAREWELL, Moved};
 use crate::security::{self, Security};
-use crate::socks::{CLIENT_BYTES_MAX, Negotiation, Reply, SocksStep, Users};
+use crate::socks::{Reply, Users};
 use crate::target::{Host, Target};
 use crate::udp::Association;
 use crate::uplink;
@@ -41,12 +40,10 @@ const TIDY: Duration = Duration::from_secs(15);
 /// The pause after failures to connect: the first and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
+/// Why a client is turned away that says nothing for too long.
+const LATE: &str = "it took too long";
 /// The pause before a stream's next attempt to connect: the first and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// What a program sends before its stream is open goes with the request for it, up to so many bytes.
-const EARLY_BYTES_MAX: usize = 16 << 10;
-/// As many clients as the kernel lets wait may wait to be accepted.
-const QUEUE: i32 = 65_535;
 
 /// Runs an ingress until the process is asked to stop. `ready` is notified where it listens, and for what.
 ///
@@ -137,24 +134,6 @@ struct Fresh {
     users: Arc<Users>,
 }
 
-/// A program that wants a stream.
-struct Client {
-    local: TcpStream,
-    /// Its address.
-    from: SocketAddr,
-    /// The address that it has connected to.
-    listener: SocketAddr,
-    /// What it has sent already.
-    early: Vec<u8>,
-    /// True if it has no more.
-    has_ended: bool,
-    /// True if it has reset its connection. The socket says that once: who reads it must not lose it, or the
-    /// stream would take the cut for an end.
-    has_reset: bool,
-    /// True if some of that has been sent to the egress, which may have acted on it.
-    is_committed: bool,
-}
-
 /// How a program has said where it wants to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -175,28 +154,6 @@ struct Opened<'a> {
 impl From<CarrierError> for NoStream {
     fn from(error: CarrierError) -> Self {
         Self::Carrier(error)
-    }
-}
-
-impl Client {
-    /// Reads what has come, as much as may be held before the stream is open.
-    fn read_now(&mut self) {
-        let mut piece = [0; 4096];
-        while self.reads_early() {
-            let room = (EARLY_BYTES_MAX - self.early.len()).min(piece.len());
-            match self.local.try_read(&mut piece[..room]) {
-                Ok(0) => self.has_ended = true,
-                Ok(len) => self.early.extend_from_slice(&piece[..len]),
-                Err(error) => {
-                    self.has_reset = error.kind() != io::ErrorKind::WouldBlock;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn reads_early(&self) -> bool {
-        !self.has_ended && !self.has_reset && self.early.len() < EARLY_BYTES_MAX
     }
 }
 
@@ -245,21 +202,13 @@ impl Running {
 
     async fn welcome(&self, listener: &Listener, local: TcpStream, from: SocketAddr) {
         let Ok(at) = local.local_addr() else { return };
-        let mut client = Client {
-            local,
-            from,
-            listener: at,
-            early: Vec::new(),
-            has_ended: false,
-            has_reset: false,
-            is_committed: false,
-        };
+        let mut client = Client::new(local, from, at);
         let time = self.engine.common.limits.handshake;
         if self.accepts_proxy {
-            match tokio::time::timeout(time, read_proxy_header(&mut client)).await {
+            match tokio::time::timeout(time, client::read_proxy_header(&mut client)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(why)) => return self.turn_away(client, &why).await,
-                Err(_) => return self.turn_away(client, "it took too long").await,
+                Ok(Err(why)) => return self.turn_away(client, &why, Way::Listener).await,
+                Err(_) => return self.turn_away(client, LATE, Way::Listener).await,
             }
         }
         match listener {
@@ -276,21 +225,27 @@ impl Running {
             }
             Listener::Socks { .. } => {
                 let users = self.fresh().users;
-                match tokio::time::timeout(time, negotiate(&mut client, &users)).await {
-                    Ok(Ok(Some(target))) => self.connect(client, &target, Way::Socks).await,
-                    Ok(Ok(None)) => self.associate(client).await,
-                    Ok(Err(why)) => self.turn_away(client, &why).await,
-                    Err(_) => self.turn_away(client, "it took too long").await,
+                match tokio::time::timeout(time, client::negotiate(&mut client, &users)).await {
+                    Ok(Ok(Wish::Stream(target))) => {
+                        self.connect(client, &target, Way::Socks).await;
+                    }
+                    Ok(Ok(Wish::Datagrams(from))) => self.associate(client, from).await,
+                    Ok(Err(why)) => self.turn_away(client, &why, Way::Socks).await,
+                    Err(_) => self.turn_away(client, LATE, Way::Socks).await,
                 }
             }
         }
     }
 
-    async fn turn_away(&self, client: Client, why: &str) {
+    /// Closes without a stream. What a client of SOCKS was answered still arrives; any other program must not take
+    /// this for the end of a stream without bytes.
+    async fn turn_away(&self, client: Client, why: &str, way: Way) {
         let Client { local, from, .. } = client;
         self.engine.metrics.client_errors.add(1);
         self.engine.complain(|| format!("the client {from} is turned away: {why}"));
-        close_politely(local).await;
+        if way == Way::Socks {
+            close_politely(local).await;
+        }
     }
 
     /// Opens a stream to a target and runs it; a SOCKS client is notified how that went.
@@ -314,23 +269,28 @@ impl Running {
         let _open = Present::new(&self.engine.metrics.connections_open);
         let reply = Reply::Succeeded.bytes(opened.bound.address());
         if way == Way::Socks && client.local.write_all(&reply).await.is_err() {
-            return;
+            return self.gone(&about);
         }
         self.run(Local::Tcp(client.local), about, opened).await;
     }
 
     /// Moves a client's datagrams.
-    async fn associate(&self, client: Client) {
+    async fn associate(&self, client: Client, from: Option<SocketAddr>) {
         let about = About { from: client.from, client: None, target: None };
         let mut opening = Opening::new(Target { host: Host::Ip([0; 4].into()), port: 1 });
         opening.client = Some((client.from, client.listener));
         opening.is_datagrams = true;
-        let (mut association, address) = match Association::new(client.local, client.from).await {
+        let (mut association, address) = match Association::new(client.local, client.from, from)
+            .await
+        {
             Ok(made) => made,
-            Err(error) => {
-                return self
-                    .engine
+            Err((mut control, error)) => {
+                self.engine
                     .complain(|| format!("no socket for datagrams of {}: {error}", client.from));
+                if control.write_all(&Reply::Failure.bytes(None)).await.is_ok() {
+                    close_politely(control).await;
+                }
+                return;
             }
         };
         let opened = tokio::select! {
@@ -352,8 +312,9 @@ impl Running {
         };
         let _open = Present::new(&self.engine.metrics.connections_open);
         let reply = Reply::Succeeded.bytes(Some(address));
-        if association.control().write_all(&reply).await.is_ok() {
-            self.run(Local::Association(Box::new(association)), about, opened).await;
+        match association.control().write_all(&reply).await {
+            Ok(()) => self.run(Local::Association(Box::new(association)), about, opened).await,
+            Err(_) => self.gone(&about),
         }
     }
 
@@ -365,12 +326,18 @@ impl Running {
         }
     }
 
+    /// Counts a stream whose program reset its connection before it was open here, as it may be at the egress.
+    fn gone(&self, about: &About<'_>) {
+        self.engine.metrics.streams_opened.add(1);
+        self.engine.metrics.reset.add(1);
+        self.engine.log_stream(about, "reset", Duration::ZERO, Moved::default());
+    }
+
     /// Notes why there is no stream, and returns the reply for a SOCKS client; nothing if it has gone.
     fn explain(&self, about: &About<'_>, why: NoStream) -> Option<Reply> {
         let (name, reply) = match why {
             NoStream::Gone => {
-                self.engine.metrics.reset.add(1);
-                self.engine.log_stream(about, "reset", Duration::ZERO, Moved::default());
+                self.gone(about);
                 return None;
             }
             NoStream::Unable => {
@@ -500,10 +467,12 @@ impl Running {
         };
         let limits = &self.engine.common.limits;
         let is_eager = opening.is_eager && knows_openings;
+        let mut is_asked = false;
         let asking = async {
             match client {
                 Some(client) if is_eager => {
-                    ask_eagerly(&mut carrier, &message, client, &mut prepared.sender).await
+                    let sender = &mut prepared.sender;
+                    ask_eagerly(&mut carrier, &message, client, sender, &mut is_asked).await
                 }
                 client => Ok(unless_gone(client.as_deref(), carrier.ask(&message)).await??),
             }
@@ -511,8 +480,14 @@ impl Running {
         // The egress has its own limit, and says what it was that took too long.
         let answer = tokio::time::timeout(limits.connect + limits.handshake, asking).await;
         let answer = answer.unwrap_or(Err(CarrierError::Expired.into()));
-        if is_eager && matches!(answer, Err(NoStream::Gone)) {
-            abort(&mut carrier, &mut prepared.sender).await;
+        match answer {
+            Err(NoStream::Gone) if is_asked => abort(&mut carrier, &mut prepared.sender).await,
+            // The connection is as it was.
+            Err(NoStream::Gone) if is_eager => {
+                self.pool.put(carrier);
+                return Err(NoStream::Gone);
+            }
+            _ => {}
         }
         match answer? {
             Message::Opened { bound, is_held } => {
@@ -597,13 +572,6 @@ impl Running {
     }
 }
 
-/// Until a program has reset its connection. (Its end may be that of its request.)
-async fn is_gone(local: &TcpStream) {
-    if local.ready(Interest::ERROR).await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
 /// Something between a half and the whole, so that those who failed together don't come back
 /// together.
 fn jittered(time: Duration) -> Duration {
@@ -612,12 +580,13 @@ fn jittered(time: Duration) -> Duration {
 }
 
 /// Asks for a stream, and sends what its program says meanwhile. So the first bytes arrive with the request,
-/// and an answer to them takes one round trip.
+/// and an answer to them takes one round trip. `is_asked` says whether any of it may be on its way.
 async fn ask_eagerly(
     carrier: &mut Carrier,
     message: &Message,
     client: &mut Client,
     sender: &mut Sender,
+    is_asked: &mut bool,
 ) -> Result<Message, NoStream> {
     let mut bytes = message.encode();
     let mut known = client.early.len();
@@ -631,6 +600,7 @@ async fn ask_eagerly(
         client.is_committed |= known > 0;
         uplink::collect(sender, &mut bytes);
         if !bytes.is_empty() {
+            *is_asked = true;
             carrier.write(&bytes).await.map_err(CarrierError::from)?;
             bytes.clear();
         }
@@ -652,7 +622,7 @@ async fn abort(carrier: &mut Carrier, sender: &mut Sender) {
         carrier.write(&bytes).await?;
         // Closing with an answer unread would discard it.
         carrier.drain().await;
-        io::Result::Ok(())
+        std::io::Result::Ok(())
     };
     if !matches!(tokio::time::timeout(FAREWELL, saying).await, Ok(Ok(()))) {
         carrier.reset_on_close();
@@ -680,111 +650,8 @@ async fn unless_gone<T>(
         }
     };
     tokio::select! {
-        done = awaited => Ok(done),
+        biased;
         () = gone => Err(NoStream::Gone),
+        done = awaited => Ok(done),
     }
-}
-
-/// Reads more of what a client says before its stream. `max` is the longest that makes sense.
-async fn read_more(client: &mut Client, max: usize) -> Result<(), String> {
-    let mut piece = [0; 512];
-    let room = max.saturating_sub(client.early.len()).clamp(1, piece.len());
-    let len = client.local.read(&mut piece[..room]).await.map_err(|error| error.to_string())?;
-    if len == 0 {
-        return Err("it went away".to_owned());
-    }
-    client.early.extend_from_slice(&piece[..len]);
-    Ok(())
-}
-
-/// Reads for whom a connection is.
-async fn read_proxy_header(client: &mut Client) -> Result<(), String> {
-    loop {
-        if let Some((ends, used)) =
-            proxy_header::decode(&client.early).map_err(|error| error.to_string())?
-        {
-            client.early.drain(..used);
-            if let Some((from, listener)) = ends {
-                (client.from, client.listener) = (from, listener);
-            }
-            return Ok(());
-        }
-        read_more(client, HEADER_BYTES_MAX).await?;
-    }
-}
-
-/// Asks a SOCKS client where it wants to go; nowhere if it has datagrams. What it has sent beyond that belongs to
-/// the stream.
-async fn negotiate(client: &mut Client, users: &Users) -> Result<Option<Target>, String> {
-    let mut negotiation = Negotiation::new(users);
-    loop {
-        match negotiation.step(&mut client.early) {
-            SocksStep::Connect(target) => return Ok(Some(target)),
-            SocksStep::Associate => return Ok(None),
-            SocksStep::Say(bytes) => {
-                client.local.write_all(&bytes).await.map_err(|error| error.to_string())?;
-            }
-            SocksStep::Refuse(bytes, why) => {
-                // It may be gone already.
-                let _ = client.local.write_all(&bytes).await;
-                return Err(why.to_string());
-            }
-            SocksStep::More => read_more(client, CLIENT_BYTES_MAX).await?,
-        }
-    }
-}
-
-/// Closes so that what was written last still arrives: without a reset, and after the client has
-/// had a moment to read.
-async fn close_politely(mut local: TcpStream) {
-    const MOMENT: Duration = Duration::from_secs(1);
-    if reset_on_close(&local, false).is_err() || local.shutdown().await.is_err() {
-        return;
-    }
-    // Closing with something unread would reset.
-    let mut sink = [0; 512];
-    let reading = async { while matches!(local.read(&mut sink).await, Ok(1..)) {} };
-    let _ = tokio::time::timeout(MOMENT, reading).await;
-}
-
-/// Returns true if a connection was meant for the listener itself.
-fn is_own(to: SocketAddr, listen: SocketAddr) -> bool {
-    to.ip() == listen.ip() || to.ip().is_loopback() || listen.ip().is_unspecified()
-}
-
-fn listen(listener: &Listener) -> Result<StdTcpListener, RunError> {
-    let transparent = matches!(listener, Listener::Transparent { .. });
-    let help = match transparent {
-        true => " (a transparent listener needs the capability CAP_NET_ADMIN; the others do not)",
-        false => "",
-    };
-    bind_std(listener.listen(), transparent).map_err(|error| RunError::Listen {
-        what: listener.to_string(),
-        error,
-        help,
-    })
-}
-
-/// A listener for the runtime.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::from_std(bind_std(address, false)?)
-}
-
-/// A listening socket; a transparent one accepts what TPROXY brings, whatever address it was for. That
-/// needs a capability now, and none later.
-pub(crate) fn bind_std(address: SocketAddr, transparent: bool) -> io::Result<StdTcpListener> {
-    let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    if transparent && address.is_ipv6() {
-        socket.set_ip_transparent_v6(true)?;
-    } else if transparent {
-        socket.set_ip_transparent_v4(true)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(QUEUE)?;
-    Ok(socket.into())
 }

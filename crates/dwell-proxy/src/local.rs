@@ -82,6 +82,15 @@ impl Local {
         }
     }
 
+    /// Returns the bytes that it holds of what came from the other end, or goes there.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Tcp(_) => 0,
+            Self::Association(association) => association.held(),
+            Self::Outlet(outlet) => outlet.held(),
+        }
+    }
+
     /// Takes the error that occurred without anybody reading or writing.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {

@@ -83,11 +83,12 @@ impl Opening {
         let mut body = &body[used..];
         let mut client = None;
         if flags & 2 != 0 {
-            let (from, used) = Target::decode(body).map_err(MessageError::Target)?;
-            let to = read_target(&body[used..])?;
+            let (from, used) = Target::decode_end(body).map_err(MessageError::Target)?;
+            body = &body[used..];
+            let (to, used) = Target::decode_end(body).map_err(MessageError::Target)?;
+            body = &body[used..];
             client = from.address().zip(to.address());
             client.ok_or(MessageError::Body)?;
-            body = &[];
         }
         if !body.is_empty() {
             return Err(MessageError::Body);

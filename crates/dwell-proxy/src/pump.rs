@@ -42,6 +42,8 @@ const SCRAPS_BYTES: usize = 4 << 10;
 const HISTORY_BYTES_MAX: usize = 192 << 10;
 /// The longest that is waited for the other end to take the news that a stream is given up.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
+/// And that it waits for its turn to say so.
+const FAREWELL_TURN: Duration = Duration::from_secs(20);
 /// The longest that a stream keeps its turn to end one direction: then the other one may go on for as
 /// long as it likes.
 const END_TURN: Duration = Duration::from_millis(250);
@@ -211,8 +213,14 @@ impl<'a> Pump<'a> {
     async fn farewell(&mut self, reason: AbortReason) {
         let turn = match (self.end_turn.take(), self.end_asked.take()) {
             (Some((turn, _)), _) => turn,
-            (None, Some(asked)) => asked.await,
-            (None, None) => self.path.ends().ask().await,
+            (None, asked) => {
+                let asked = asked.unwrap_or_else(|| self.path.ends().ask());
+                match tokio::time::timeout(FAREWELL_TURN, asked).await {
+                    Ok(turn) => turn,
+                    // Others that end do so without an end: the link is dead.
+                    Err(_) => return self.carrier.reset_on_close(),
+                }
+            }
         };
         self.up.sender.abort(reason);
         let telling = poll_fn(|cx| {
@@ -301,7 +309,7 @@ impl<'a> Pump<'a> {
             return false;
         }
         self.receiver.shrink();
-        self.receiver.held() <= self.kept_bytes_max
+        self.receiver.held() + self.local.held() <= self.kept_bytes_max
     }
 
     /// Returns true if it has room to read from its program; false also if there is nothing to read.

@@ -144,8 +144,8 @@ pub enum SocksStep {
     /// Further bytes of the client stay in the buffer and belong to the stream.
     Connect(Target),
     /// The client wants to send datagrams; answer with a [`Reply`] that has the address to send them to. It may
-    /// have said from where it will: nobody has to believe that.
-    Associate,
+    /// have said from where it will.
+    Associate(Option<SocketAddr>),
     /// Write this to the client, and close.
     Refuse(Vec<u8>, SocksError),
 }
@@ -237,9 +237,11 @@ impl<'a> Negotiation<'a> {
             Err(TargetError::Kind) if command == COMMAND_ASSOCIATE => {
                 refuse(Reply::AddressNotSupported, SocksError::Target(TargetError::Kind))
             }
-            _ if command == COMMAND_ASSOCIATE => {
+            from if command == COMMAND_ASSOCIATE => {
                 self.state = State::Done;
-                Some((SocksStep::Associate, input.len()))
+                // Without a port it does not know it yet.
+                let from = from.ok().and_then(|(from, _)| from.address());
+                Some((SocksStep::Associate(from), input.len()))
             }
             _ if command != COMMAND_CONNECT => {
                 refuse(Reply::CommandNotSupported, SocksError::Command(command))
@@ -308,10 +310,15 @@ mod tests {
     #[test]
     fn a_client_asks_for_datagrams() {
         // Most don't know their address yet.
-        for address in [&[1, 0, 0, 0, 0, 0, 0][..], &[1, 127, 0, 0, 1, 1, 2], &[3, 1, b'x', 0, 9]] {
+        let known = "127.0.0.1:258".parse().unwrap();
+        for (address, from) in [
+            (&[1, 0, 0, 0, 0, 0, 0][..], None),
+            (&[1, 127, 0, 0, 1, 1, 2], Some(known)),
+            (&[3, 1, b'x', 0, 9], None),
+        ] {
             let bytes = [&[5, 1, 0, 5, 3, 0], address].concat();
             let (steps, rest) = run(&Users::default(), &bytes);
-            assert_eq!(steps, [SocksStep::Say(vec![5, 0]), SocksStep::Associate]);
+            assert_eq!(steps, [SocksStep::Say(vec![5, 0]), SocksStep::Associate(from)]);
             assert_eq!(rest, b"");
         }
     }

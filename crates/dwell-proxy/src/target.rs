@@ -125,6 +125,14 @@ impl Target {
     /// # Errors
     /// [`TargetError::Short`] if more bytes are needed; the others if none would help.
     pub fn decode(bytes: &[u8]) -> Result<(Self, usize), TargetError> {
+        match Self::decode_end(bytes)? {
+            (Self { port: 0, .. }, _) => Err(TargetError::Port),
+            decoded => Ok(decoded),
+        }
+    }
+
+    /// The same of an end of somebody's connection, whose port may not be known: it is 0 then.
+    pub(crate) fn decode_end(bytes: &[u8]) -> Result<(Self, usize), TargetError> {
         let (&kind, rest) = bytes.split_first().ok_or(TargetError::Short)?;
         let (host, rest) = match kind {
             KIND_IPV4 => {
@@ -145,9 +153,6 @@ impl Target {
         };
         let (port, rest) = rest.split_first_chunk::<2>().ok_or(TargetError::Short)?;
         let port = u16::from_be_bytes(*port);
-        if port == 0 {
-            return Err(TargetError::Port);
-        }
         Ok((Self { host, port }, bytes.len() - rest.len()))
     }
 }

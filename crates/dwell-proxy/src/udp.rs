@@ -18,15 +18,17 @@ use tokio::task::JoinHandle;
 
 use crate::allow::{Access, AllowList};
 use crate::datagrams::{self, DATAGRAM_BYTES_MAX, Datagrams};
+use crate::names;
 use crate::target::{Host, Target};
 
-/// Addresses that one client may be in touch with.
-const CONTACTS_MAX: usize = 1024;
-/// A contact is forgotten after this time without a datagram to it, if there are too many.
-const CONTACT_TIME: Duration = Duration::from_secs(120);
+/// Addresses that one client may be in touch with: as many as a table of some 12 KB holds, since nobody accounts for
+/// them. One more takes the place of the one that was sent nothing for the longest.
+const CONTACTS_MAX: usize = 224;
 /// Names that are remembered, and for how long.
-const NAMES_MAX: usize = 64;
+const NAMES_MAX: usize = 16;
 const NAME_TIME: Duration = Duration::from_secs(60);
+/// The longest that a name's datagrams, and those behind them, wait for its address.
+const LOOK_UP_TIME: Duration = Duration::from_secs(5);
 
 /// Bytes for whoever reads, until they are read.
 #[derive(Debug, Default)]
@@ -59,7 +61,7 @@ pub(crate) struct Association {
     control: TcpStream,
     /// Nobody else may send.
     client_ip: IpAddr,
-    /// The client's address, once it has sent something.
+    /// The client's address, once it has sent something, or before if it has said it.
     client: Option<SocketAddr>,
     coming: Datagrams,
     pending: Pending,
@@ -67,19 +69,24 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    /// Makes a socket beside a client's connection. The second is the address that the client is to send to.
+    /// Makes a socket beside a client's connection. The second is the address that the client is to send to. What
+    /// the client has said of its own is held against `from`, where its connection comes from: if that is the same
+    /// host, no other of its programs may send; behind an address translation it would be another port.
     pub(crate) async fn new(
         control: TcpStream,
         from: SocketAddr,
-    ) -> io::Result<(Self, SocketAddr)> {
-        let at = control.local_addr()?.ip();
-        let socket = UdpSocket::bind((at, 0)).await?;
-        let address = socket.local_addr()?;
+        said: Option<SocketAddr>,
+    ) -> Result<(Self, SocketAddr), (TcpStream, io::Error)> {
+        let (socket, address) = match socket_beside(&control).await {
+            Ok(made) => made,
+            Err(error) => return Err((control, error)),
+        };
+        let client_ip = from.ip().to_canonical();
         let association = Self {
             socket,
             control,
-            client_ip: from.ip().to_canonical(),
-            client: None,
+            client_ip,
+            client: said.filter(|said| said.ip().to_canonical() == client_ip),
             coming: Datagrams::default(),
             pending: Pending::default(),
             is_over: false,
@@ -121,8 +128,11 @@ impl Association {
                 // Nobody listens at the client's address any more: its connection says whether it is there.
                 Err(_) => continue,
             };
-            let is_client = from.ip().to_canonical() == self.client_ip
-                && self.client.is_none_or(|client| client == from);
+            let is_same = |client: SocketAddr| {
+                client.port() == from.port() && client.ip().to_canonical() == self.client_ip
+            };
+            let is_client =
+                from.ip().to_canonical() == self.client_ip && self.client.is_none_or(is_same);
             if let (true, Some((target, payload))) =
                 (is_client, datagrams::from_client(datagram.filled()))
             {
@@ -163,11 +173,26 @@ impl Association {
         Poll::Ready(Ok(taken))
     }
 
+    /// Returns the bytes of datagrams that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.coming.held() + self.pending.bytes.capacity()
+    }
+
     /// The egress has no more: neither has the client then.
     pub(crate) fn shut_down(&mut self) -> Poll<io::Result<()>> {
         self.is_over = true;
         Poll::Ready(Ok(()))
     }
+}
+
+/// Makes a socket at the address that a client has connected to, and notices if that client goes without a word.
+async fn socket_beside(control: &TcpStream) -> io::Result<(UdpSocket, SocketAddr)> {
+    crate::carrier::tune(control, false)?;
+    let mut at = control.local_addr()?;
+    at.set_port(0);
+    let socket = UdpSocket::bind(at).await?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
 }
 
 /// The datagrams of one client on their way to targets.
@@ -184,6 +209,8 @@ pub(crate) struct Outlet {
     pending: Pending,
     /// Whoever waits for something to read, before there is a socket.
     reader: Option<Waker>,
+    /// The socket that is read first: the other one than last, so that neither keeps the other waiting.
+    first: usize,
     is_over: bool,
 }
 
@@ -198,6 +225,7 @@ impl Outlet {
             coming: Datagrams::default(),
             pending: Pending::default(),
             reader: None,
+            first: 0,
             is_over: false,
         }
     }
@@ -235,7 +263,9 @@ impl Outlet {
     /// Until a datagram has come from somebody that one was sent to.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut bytes = vec![0; DATAGRAM_BYTES_MAX];
-        for socket in self.sockets.iter().flatten() {
+        self.first ^= 1;
+        for at in [self.first, self.first ^ 1] {
+            let Some(socket) = &self.sockets[at] else { continue };
             loop {
                 let mut datagram = ReadBuf::new(&mut bytes);
                 let from = match socket.poll_recv_from(cx, &mut datagram) {
@@ -289,20 +319,19 @@ impl Outlet {
     fn send(&mut self, address: SocketAddr) {
         let is_known = self.contacts.contains_key(&address);
         if !is_known && self.contacts.len() >= CONTACTS_MAX {
-            self.contacts.retain(|_, at| at.elapsed() < CONTACT_TIME);
+            let oldest = self.contacts.iter().min_by_key(|&(_, at)| at).map(|(at, _)| *at);
+            oldest.map(|oldest| self.contacts.remove(&oldest));
         }
-        if is_known || self.contacts.len() < CONTACTS_MAX {
-            self.contacts.insert(address, Instant::now());
-            let has_socket = self.sockets[usize::from(address.is_ipv6())].is_some();
-            if let (Some(socket), Ok(Some((_, payload)))) =
-                (socket_for(&mut self.sockets, address), self.coming.complete())
-            {
-                send_now(socket, payload, address);
-            }
-            if !has_socket && let Some(reader) = self.reader.take() {
-                // There is something to wait for now.
-                reader.wake();
-            }
+        self.contacts.insert(address, Instant::now());
+        let has_socket = self.sockets[usize::from(address.is_ipv6())].is_some();
+        if let (Some(socket), Ok(Some((_, payload)))) =
+            (socket_for(&mut self.sockets, address), self.coming.complete())
+        {
+            send_now(socket, payload, address);
+        }
+        if !has_socket && let Some(reader) = self.reader.take() {
+            // There is something to wait for now.
+            reader.wake();
         }
         self.coming.advance();
     }
@@ -322,8 +351,8 @@ impl Outlet {
         }
         let (allow, port) = (Arc::clone(&self.allow), target.port);
         let look_up = async move {
-            let mut found = tokio::net::lookup_host((name.as_str(), port)).await.ok()?;
-            found.find(|address| {
+            let found = tokio::time::timeout(LOOK_UP_TIME, names::look_up(name, port)).await;
+            found.ok()?.ok()?.into_iter().find(|address| {
                 access == Access::Yes || allow.allows_address(address.ip(), address.port())
             })
         };
@@ -346,6 +375,11 @@ impl Outlet {
             None => self.coming.advance(),
         }
         Poll::Ready(())
+    }
+
+    /// Returns the bytes of datagrams that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.coming.held() + self.pending.bytes.capacity()
     }
 
     /// The client has gone.

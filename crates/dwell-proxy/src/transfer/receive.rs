@@ -107,7 +107,7 @@ async fn serve(
     mut on_event: impl FnMut(Event<'_>),
 ) -> Result<Option<Summary>, Broken> {
     let tls = security::server(&job.security, Purpose::File).map_err(TransferError::from)?;
-    let bound = crate::ingress::bind(job.listen).map_err(|error| RunError::Listen {
+    let bound = crate::listen::bind(job.listen).map_err(|error| RunError::Listen {
         what: job.listen.to_string(),
         error,
         help: "",

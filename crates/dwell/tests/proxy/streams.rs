@@ -151,6 +151,9 @@ fn a_reset_is_no_end_at_any_time() {
         let [ingress, egress] = pair.statuses();
         ingress.streams.reset == CLIENTS && egress.streams.open == 0
     });
+    let [ingress, egress] = pair.statuses();
+    assert_eq!(ingress.streams.opened, CLIENTS);
+    assert_eq!(egress.connections.unknown_peers, 0);
     for end in hears.try_iter() {
         assert!(end.is_err(), "a reset was taken for the end of {end:?}");
     }
