@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use dwell_relay::config::{Config, Endpoint, PeerConfig, PublicKey, RateConfig, Security};
@@ -275,11 +276,21 @@ impl Joining {
         }
         let new = self.new_peer();
         if self.site.config.peers.iter().any(|known| is_same(known, &new)) {
-            // Nothing is to be changed, and the answer may have been taken long ago.
-            return Ok(Checked { joining: self, answers: None });
+            // Nothing is to be changed, and the answer may have been taken long ago. If not, its offer ends with it.
+            let answers = self.open_offer()?.map(|invitation| Answered { invitation, code: None });
+            return Ok(Checked { joining: self, answers });
         }
         let answers = self.answered()?;
         Ok(Checked { joining: self, answers })
+    }
+
+    /// The offer that this line answers, if it is open, and the answer by whom it says.
+    fn open_offer(&self) -> anyhow::Result<Option<Invitation>> {
+        let LineKind::Answer { offer, .. } = &self.line.kind else { return Ok(None) };
+        let open = self.site.invitations()?;
+        let Some(invitation) = open.get(offer) else { return Ok(None) };
+        let is_sealed = self.line.is_sealed_for(self.site.private_key()?, &invitation.pass);
+        Ok(is_sealed.then(|| invitation.clone()))
     }
 
     /// The offer that this line answers, if it is an answer: an open one, as the other end made it.
@@ -429,11 +440,17 @@ impl Checked {
     }
 }
 
+/// What is pasted has all arrived after this time.
+const PASTE_TIME: Duration = Duration::from_millis(300);
+
 /// Asks on a terminal for the code that the other end printed; none if it is not given.
 fn ask_code(name: &str) -> anyhow::Result<Option<String>> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
     }
+    // What was pasted behind the line is no answer to this question.
+    std::thread::sleep(PASTE_TIME);
+    rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush)?;
     let text = format!(
         "Code that {name} printed with this answer [none: nobody else can write to the channel that it came by]: "
     );

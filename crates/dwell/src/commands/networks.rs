@@ -66,7 +66,11 @@ pub(super) fn refuse_what_is_in_use(line: &Line, config: Option<&Config>) -> any
         }
     };
     let _ = routes.list(&mut collect);
-    refuse_addresses(line, &own, &networks)?;
+    // A node that is there already keeps its addresses.
+    match config {
+        None => refuse_addresses(line, taken(line), &own, &networks)?,
+        Some(_) => refuse_addresses(line, line.prefixes.iter().copied(), &own, &networks)?,
+    }
     let way = |ip: IpAddr| routes.lookup(ip).ok();
     refuse_endpoints(line, config, way)
 }
@@ -80,18 +84,23 @@ fn taken(line: &Line) -> impl Iterator<Item = IpNet> {
     line.prefixes.iter().copied().chain(suggested.iter().map(IpNet::trunc))
 }
 
-fn refuse_addresses(line: &Line, own: &[IpAddr], networks: &[IpNet]) -> anyhow::Result<()> {
-    for theirs in &line.prefixes {
+fn refuse_addresses(
+    line: &Line,
+    routed: impl Iterator<Item = IpNet>,
+    own: &[IpAddr],
+    networks: &[IpNet],
+) -> anyhow::Result<()> {
+    for theirs in routed {
         // A route that is wider than the network leaves that where it is.
         let is_lost = |own: &&IpAddr| {
             theirs.contains(*own)
-                && networks.iter().any(|net| net.contains(*own) && net.contains(theirs))
+                && networks.iter().any(|net| net.contains(*own) && net.contains(&theirs))
         };
         if let Some(own) = own.iter().find(is_lost) {
             bail!(
-                "{theirs} is behind {} by its line, and this machine has the address {own} in it: both sites \
-                 can't have the same network. If both really use it, renumber one; if {} does not, ask for \
-                 another line",
+                "{theirs} would be routed to {} by its line, and this machine has the address {own} in it: both \
+                 sites and the tunnel need networks of their own. If {} really uses it, renumber one; if not, ask \
+                 for another line",
                 line.name,
                 line.name
             );
@@ -188,11 +197,14 @@ mod tests {
     fn own_addresses_stay() {
         let own = ["192.168.1.5".parse().unwrap()];
         let networks = ["192.168.1.0/24".parse().unwrap()];
-        let refused =
-            |net: &str| refuse_addresses(&line(&[net], "10.77.0.2/24"), &own, &networks).is_err();
+        let is_refused =
+            |line: Line| refuse_addresses(&line, taken(&line), &own, &networks).is_err();
+        let refused = |net: &str| is_refused(line(&[net], "10.77.0.2/24"));
         for net in ["192.168.1.0/24", "192.168.1.0/25", "192.168.1.5/32"] {
             assert!(refused(net), "{net}");
         }
+        // Nor does a suggested address take a network of this machine.
+        assert!(is_refused(line(&["10.1.0.0/24"], "192.168.1.77/25")));
         // The hub of a whole network, and a site that is elsewhere.
         assert!(!refused("192.168.0.0/16") && !refused("192.168.2.0/24"));
     }
