@@ -467,6 +467,12 @@ impl Scheme {
         matches!(self.release, Release::Full { .. })
     }
 
+    /// True if its port may have a deadline while nothing happens, with the objective of time: packets that are held
+    /// back, or that wait for a batch of others no longer than that is worth it.
+    pub const fn has_deadlines(&self) -> bool {
+        self.fills_frames() || matches!(self.queue, Queue::Flows(_))
+    }
+
     /// Returns the packets that are compressed together.
     pub const fn gather(&self) -> Gather {
         match self.select {

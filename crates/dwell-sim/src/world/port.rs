@@ -77,7 +77,7 @@ impl PortState {
             resend_actor: 0,
             rate_actor: 0,
             known_rate: None,
-            holds: plan.config.scheme.fills_frames() || plan.config.objective != Objective::Time,
+            holds: plan.config.scheme.has_deadlines() || plan.config.objective != Objective::Time,
             timer_ns: NEVER_NS,
             waiting_since_ns: 0,
             waiting: 0,

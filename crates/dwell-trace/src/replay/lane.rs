@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dwell_base::{Instant, Rate};
 use dwell_drive::{Driven, Slab, World, drain};
 use dwell_policy::{
-    Action, ClassKey, ConfigError, DropReason, Event, FrameUnit, Job as PortJob, JobId, Objective,
-    Outcome, Packet, PacketId, Port, PortConfig,
+    Action, Bypass, ClassKey, ConfigError, DropReason, Event, FrameUnit, Job as PortJob, JobId,
+    Objective, Outcome, Packet, PacketId, Port, PortConfig,
 };
 use dwell_report::Histogram;
 
@@ -118,7 +118,7 @@ impl Lane {
     /// If the port's configuration makes no sense.
     pub fn new(setup: LaneSetup) -> Result<Self, ConfigError> {
         let scheme = setup.port.scheme;
-        let holds = scheme.fills_frames() || setup.port.objective != Objective::Time;
+        let holds = scheme.has_deadlines() || setup.port.objective != Objective::Time;
         let classes = setup.waits_ns_max.iter().map(|_| ClassTally::default()).collect();
         let LaneSetup { compress, columnar, chosen_contexts, .. } = setup;
         let batches = Batches::new(scheme.gather(), compress, columnar, chosen_contexts);
@@ -271,7 +271,12 @@ impl World for Virtual {
         };
         book.frame(link_bytes);
         let mut followers = &frame.followers[..];
-        for &FrameUnit { id, sojourn_ns, followers: count, .. } in &frame.units {
+        for &FrameUnit { id, sojourn_ns, followers: count, bypass, original_bytes, .. } in
+            &frame.units
+        {
+            if bypass == Some(Bypass::NoTime) {
+                self.batches.passed_raw(book.packets.get(id).flow, original_bytes);
+            }
             book.sent(id, sojourn_ns);
             let (own, others) = followers.split_at(count as usize);
             own.iter().for_each(|packet| book.sent(packet.id, packet.sojourn_ns));

@@ -95,7 +95,7 @@ impl Flows {
     pub(super) fn raw_next(&mut self, common: &mut Common, now: Instant) -> Option<(u32, Bypass)> {
         if let Some(busy) = self.compressing() {
             // Others need not wait for what comes out of the compressor, but may for their turn.
-            let at = self.beside(busy)?;
+            let at = self.beside_raw(busy).or_else(|| self.beside(busy))?;
             return self.raw_beside(common, now, at).map(|reason| (at, reason));
         }
         let at = self.lanes.next(false)?;
@@ -116,6 +116,15 @@ impl Flows {
         let unit = &self.chosen[busy];
         let is_in = |flow| unit.packets().any(|packet| packet.flow == flow);
         self.lanes.find(|entry| entry.group != unit.first.group && !is_in(entry.flow))
+    }
+
+    /// Such a flow whose first packet goes raw anyhow: it has nothing to wait for, whatever others do.
+    fn beside_raw(&self, busy: usize) -> Option<u32> {
+        let unit = &self.chosen[busy];
+        let is_in = |flow| unit.packets().any(|packet| packet.flow == flow);
+        self.lanes.find(|entry| {
+            entry.bypass.is_some() && entry.group != unit.first.group && !is_in(entry.flow)
+        })
     }
 
     /// Why a flow's first packet goes raw while a batch of another group is being compressed; none if
@@ -144,7 +153,10 @@ impl Flows {
         if left_ns >= patience_ns {
             return Some(Bypass::NoTime);
         }
-        self.passes_at = expected_at + patience_ns;
+        let passes_at = expected_at + patience_ns;
+        // Where frames wait for the batch it is asked again only then.
+        let asked_at = if self.held.gathers() { self.done_at + 1 } else { passes_at };
+        self.passes_at = passes_at.max(asked_at);
         None
     }
 

@@ -533,6 +533,45 @@ fn a_frame_does_not_wait_for_a_batch_that_takes_longer_than_it_should() {
     assert_eq!((ask(&mut port, late), port.next_deadline()), (None, None));
 }
 
+/// Batches that come up to 2 ms late, of three groups, on a link that is faster than that; each fills a frame just so.
+#[test]
+fn whatever_is_late_a_deadline_lies_ahead() {
+    for seed in 1..=300_u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut any = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % below
+        };
+        let mut port = gathering(10 * MICRO_NS);
+        port.handle(at(1), Event::Link(LinkState::of_rate(Some(Rate::from_mbps(100)))));
+        let (mut now, mut job, mut id) = (at(100), None::<Instant>, 0);
+        for _ in 0..1_000 {
+            now = now + any(60) * MICRO_NS;
+            match any(4) {
+                0 => ready(&mut port, now),
+                1 => {
+                    for _ in 0..any(12) {
+                        id += 1;
+                        arrive(&mut port, now, packet(id, 100 * any(3), 1_400));
+                    }
+                }
+                _ => {}
+            }
+            if job.take_if(|until| *until <= now).is_some() {
+                let (job, outcome) = (port.common.job.unwrap(), Outcome::Committed(1_391));
+                port.handle(now, Event::Compressed { job, outcome, took_ns: 10 * MICRO_NS });
+            }
+            while let Some(wanted) = ask(&mut port, now) {
+                if let Wanted::Compress(_) | Wanted::CompressBatch = wanted {
+                    job = Some(now + any(2_200) * MICRO_NS);
+                }
+            }
+            let deadline = port.next_deadline();
+            assert!(deadline.is_none_or(|at| at > now), "{deadline:?} at {now:?}, seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_batch_is_begun_when_the_link_is_about_to_have_nothing_to_do() {
     let mut port = port(400 * MICRO_NS);
