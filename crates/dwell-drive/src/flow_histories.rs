@@ -361,6 +361,26 @@ impl FlowHistories {
         }
     }
 
+    /// A packet of the flow, of so many bytes, went raw for want of time. The more histories there are the smaller are
+    /// the batches of each, and the more often the link takes packets of others meanwhile: that is a part of what
+    /// they cost.
+    pub fn passed_raw(&mut self, flow: u64, bytes: u64) {
+        let Some(set) = self.sets.get_mut(flow as usize % SETS) else { return };
+        let Some(known) = set.iter_mut().flatten().find(|it| it.flow == flow) else { return };
+        if let Some(own) = &mut known.own {
+            // It is judged by what went through its history, and what went beside that meanwhile.
+            if !own.is_kept && own.filled_bytes >= FILLED_BYTES {
+                own.shrunk.add((bytes, bytes));
+            }
+            return;
+        }
+        known.shrunk.add_lately((bytes, bytes));
+        let shared = known.shared;
+        if let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) {
+            group.shrunk.add_lately((bytes, bytes));
+        }
+    }
+
     /// There was no context for a batch of this group. If it is that of a single flow, the flow goes back; if
     /// many share it, some other flow does.
     pub fn crowded_out(&mut self, now: Instant, group: u64) {
@@ -580,6 +600,32 @@ mod tests {
         // Ten seconds later one tries again, and then twenty.
         assert_eq!(run(&mut histories, (9_300, 1_800), &flows, loses).len(), 1);
         assert_eq!(run(&mut histories, (11_100, 18_000), &flows, loses), [0; 0]);
+    }
+
+    /// Batches shrink by a tenth more alone, but of one packet in so many there is no time for any: with histories of
+    /// their own, or with any.
+    fn own_after_raw(raw_every: impl Fn(bool) -> u64) -> usize {
+        let mut histories = FlowHistories::new(16);
+        for now in 0..4_000 {
+            for flow in 1..=6 {
+                let group = histories.group_of(at(now), SHARED, flow, 1_400);
+                let is_own = group != SHARED;
+                if now % raw_every(is_own) == 0 {
+                    histories.passed_raw(flow, 1_400);
+                } else {
+                    let to = if is_own { 450 } else { 500 };
+                    histories.compressed(at(now), (group, flow), (1_400, to), 1 << 20);
+                }
+            }
+        }
+        histories.own()
+    }
+
+    #[test]
+    fn what_goes_raw_meanwhile_counts() {
+        assert_eq!(own_after_raw(|is_own| if is_own { 8 } else { 1_000 }), 0);
+        assert_eq!(own_after_raw(|_| 8), 5, "it does without them, too");
+        assert_eq!(own_after_raw(|_| 1_000), 5);
     }
 
     #[test]

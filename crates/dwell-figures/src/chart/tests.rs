@@ -228,9 +228,8 @@ fn any_number() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// All numbers of a drawing.
-fn numbers(document: &Document<'_>) -> Vec<f64> {
-    let names = ["d", "x", "y", "width", "height"];
+/// The numbers in these attributes of a drawing.
+fn numbers(document: &Document<'_>, names: &[&str]) -> Vec<f64> {
     let attributes = document.descendants().flat_map(|node| node.attributes());
     let numbers = attributes.filter(|attribute| names.contains(&attribute.name())).flat_map(|a| {
         a.value()
@@ -248,8 +247,13 @@ proptest! {
             let document = Document::parse(&svg).unwrap();
             let height: f64 = document.root_element().attribute("height").unwrap().parse().unwrap();
             let largest = height.max(width);
-            for number in numbers(&document) {
+            for number in numbers(&document, &["d", "width", "height"]) {
                 prop_assert!((-20.0..=largest + 20.0).contains(&number), "{number}\n{svg}");
+            }
+            for (names, size) in [(["x", "x1", "x2", "cx"], width), (["y", "y1", "y2", "cy"], height)] {
+                for number in numbers(&document, &names) {
+                    prop_assert!((-20.0..=size + 20.0).contains(&number), "{number}\n{svg}");
+                }
             }
         }
         prop_assert_eq!(chart.to_svg(), chart.to_svg());

@@ -66,7 +66,8 @@ impl Engine {
             NodeEvent::Restarted(peer) => {
                 let name = self.name(peer);
                 let text = format!(
-                    "{name} began again: it was restarted, or has other memory for histories"
+                    "{name} began again: it was restarted, has other memory for histories, or could \
+                     not go on with them"
                 );
                 tracing::info!(peer = name, event = "restarted", "{text}");
                 self.remember(Some(peer), "restarted", text, "");

@@ -1,7 +1,7 @@
 //! The sending side of the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::{Event, Frame, FrameUnit, SendCause};
+use dwell_policy::{Bypass, Event, Frame, FrameUnit, SendCause};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::control::{CONTROL_BODY_MAX, Numbers};
@@ -109,8 +109,12 @@ pub(super) fn send_frame(
     }
     send_units(peer, index, (store, &items), scratch, env, now);
     peer.frame_items = items;
-    let Peer { port, sojourn, deadlines, classes, .. } = peer;
+    let Peer { port, sojourn, deadlines, classes, contexts, .. } = peer;
     let frame = port.frame();
+    for unit in frame.units.iter().filter(|unit| unit.bypass == Some(Bypass::NoTime)) {
+        let flow = store.treatment(unit.id).flow;
+        contexts.flows.passed_raw(flow, u64::from(unit.original_bytes));
+    }
     if !classes.is_empty() {
         count_classes(classes, frame, store);
     }

@@ -151,6 +151,8 @@ impl TcpConfig {
         wrong(self.segment_bytes >= self.header_bytes, TcpConfigError::SegmentBytes)?;
         wrong(self.initial_window >= 1, TcpConfigError::InitialWindow)?;
         wrong(self.packets != Some(0), TcpConfigError::Packets)?;
+        let differs = matches!(self.flavour, Flavour::Cubic | Flavour::Bbr);
+        wrong(differs || self.like == Like::Rfc, TcpConfigError::Like)?;
         wrong(!self.ecn || self.flavour != Flavour::Sack1, TcpConfigError::Ecn)?;
         let is_slow = self.reading.is_some();
         wrong(!is_slow || self.flavour != Flavour::Sack1, TcpConfigError::SlowReader)?;
@@ -164,6 +166,9 @@ impl TcpConfig {
 /// A parameter outside of its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TcpConfigError {
+    /// `like`.
+    #[error("`like` is for `flavour = \"cubic\"` and `\"bbr\"`: the others are alike everywhere")]
+    Like,
     /// `window_packets`.
     #[error("the window must be 1 to {WINDOW_MAX} packets")]
     Window,

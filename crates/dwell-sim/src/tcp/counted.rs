@@ -2,7 +2,9 @@
 //! so many acknowledged ones, with a curve that is cut to whole packets. Below the plateau it keeps up with a Reno that
 //! adds 8/15 of a packet in a round trip, and goes on so beyond it (RFC 8312; RFC 9438 goes on with a whole packet).
 //!
-//! Left out: the clock's jiffies.
+//! Left out: the clock's jiffies; that Linux begins to count again at each loss, moves the curve on while the program
+//! pauses, and takes the least of all round trips, those of slow start included, where here it is the least of their
+//! smoothed values.
 
 /// C, in packets per cubic second: 410 / 1024.
 const SCALE: f64 = 410.0 / 1_024.0;

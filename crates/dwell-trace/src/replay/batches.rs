@@ -53,6 +53,11 @@ impl Batches {
         class.copied().unwrap_or(Packet::NEVER_HELD)
     }
 
+    /// A packet of the flow went raw for want of time.
+    pub(super) fn passed_raw(&mut self, flow: u64, bytes: u32) {
+        self.flows.passed_raw(flow, u64::from(bytes));
+    }
+
     /// Compresses a batch; returns the outcome and the time taken, in nanoseconds. `first` has service and flow of its
     /// first packet.
     pub(super) fn compress<'p>(
