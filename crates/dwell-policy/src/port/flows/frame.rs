@@ -120,6 +120,9 @@ impl Flows {
 
     /// Such a flow whose first packet goes raw anyhow: it has nothing to wait for, whatever others do.
     fn beside_raw(&self, busy: usize) -> Option<u32> {
+        if !self.lanes.has_raw() {
+            return None;
+        }
         let unit = &self.chosen[busy];
         let is_in = |flow| unit.packets().any(|packet| packet.flow == flow);
         self.lanes.find(|entry| {

@@ -59,6 +59,8 @@ pub(super) struct Lanes {
     bytes: u64,
     /// Of flows in the list of new ones.
     new_bytes: u64,
+    /// Packets that go raw anyhow.
+    raw_packets: usize,
     /// The bytes that new flows have sent beyond their part, while others had turns.
     new_in_turn: i64,
 }
@@ -75,6 +77,7 @@ impl Lanes {
             packets: 0,
             bytes: 0,
             new_bytes: 0,
+            raw_packets: 0,
             new_in_turn: 0,
         }
     }
@@ -96,6 +99,11 @@ impl Lanes {
     /// Those of flows that have just begun to wait.
     pub(super) fn new_bytes(&self) -> u64 {
         self.new_bytes
+    }
+
+    /// Returns true if packets wait that go raw anyhow.
+    pub(super) fn has_raw(&self) -> bool {
+        self.raw_packets > 0
     }
 
     /// Returns true if a flow has its turns at present.
@@ -124,6 +132,7 @@ impl Lanes {
         lane.bytes += u64::from(entry.bytes);
         lane.queue.push_back(entry);
         self.packets += 1;
+        self.raw_packets += usize::from(entry.bypass.is_some());
         self.bytes += u64::from(entry.bytes);
         lane.bytes
     }
@@ -247,6 +256,7 @@ impl Lanes {
         lane.bytes -= bytes;
         self.bytes -= bytes;
         self.packets -= 1;
+        self.raw_packets -= usize::from(entry.bypass.is_some());
         self.new_bytes -= if lane.list == List::New { bytes } else { 0 };
         Some(entry)
     }
@@ -279,7 +289,7 @@ impl Lanes {
             self.free.push(at);
         }
         self.by_flow.clear();
-        (self.packets, self.bytes, self.new_bytes) = (0, 0, 0);
+        (self.packets, self.bytes, self.new_bytes, self.raw_packets) = (0, 0, 0, 0);
         self.new_in_turn = 0;
     }
 
@@ -288,7 +298,7 @@ impl Lanes {
     /// # Panics
     /// If something is miscounted.
     pub(super) fn count(&self, mut each: impl FnMut(&Entry)) {
-        let (mut packets, mut bytes, mut new_bytes) = (0, 0, 0);
+        let (mut packets, mut bytes, mut new_bytes, mut raw_packets) = (0, 0, 0, 0);
         for &at in self.new.iter().chain(&self.old) {
             let lane = &self.lanes[at as usize];
             let own: u64 = lane.queue.iter().map(|entry| u64::from(entry.bytes)).sum();
@@ -296,11 +306,13 @@ impl Lanes {
             assert_eq!(self.by_flow.get(&lane.flow), Some(&at), "a flow is lost");
             lane.queue.iter().for_each(&mut each);
             packets += lane.queue.len();
+            raw_packets += lane.queue.iter().filter(|entry| entry.bypass.is_some()).count();
             bytes += own;
             new_bytes += if lane.list == List::New { own } else { 0 };
         }
-        let counted = (packets, bytes, new_bytes);
-        assert_eq!(counted, (self.packets, self.bytes, self.new_bytes), "flows are miscounted");
+        let counted = (packets, bytes, new_bytes, raw_packets);
+        let known = (self.packets, self.bytes, self.new_bytes, self.raw_packets);
+        assert_eq!(counted, known, "flows are miscounted");
         assert_eq!(self.by_flow.len(), self.new.len() + self.old.len(), "flows without a list");
         assert_eq!(self.free.len() + self.by_flow.len(), self.lanes.len(), "flows are lost");
     }

@@ -644,6 +644,22 @@ fn passes_after_us(given_bytes: u64) -> u64 {
 }
 
 #[test]
+fn what_goes_raw_anyhow_does_not_wait_behind_what_waits_for_a_batch() {
+    let mut port = port(200 * MICRO_NS);
+    for id in 0..4 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+        arrive(&mut port, at(0), packet(200 + id, 200, 1_400));
+    }
+    arrive(&mut port, at(0), Packet { looks_random: true, ..packet(300, 300, 1_300) });
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!((frame(&port), port.frame().units[0].bypass), (vec![300], Some(Bypass::Random)));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), None, "the others wait for the batch");
+}
+
+#[test]
 fn others_pass_a_late_batch_as_soon_as_that_is_quicker_than_to_wait_as_long_again() {
     // Compressed, 1,400 bytes leave the link 840 µs sooner, and take 200: so 640 may be waited for, beyond the
     // 200 that the batch should take.
