@@ -53,7 +53,10 @@ pub enum RunError {
         help: &'static str,
     },
     /// The status socket can't be made.
-    #[error("the status socket {path} can't be made: {error}")]
+    #[error(
+        "the status socket {path} can't be made: {error}. If another proxy of this kind runs here, give this one \
+         a --name of its own, another path (--status PATH), or none (--no-status)"
+    )]
     Status {
         /// The path.
         path: String,

@@ -16,8 +16,8 @@ use dwell_report::{Column, Table, human};
 use serde::{Deserialize, Serialize};
 
 use self::thresholds::{
-    BACK_NS_MAX, CLOSED_SHARE_MIN, DROPS_CREDIBLE_MAX, DROPS_MIN, IDLE_LOAD_MAX, MISSING_SHARE_MAX,
-    PACKETS_JUDGED_MIN, PACKETS_MIN, SESSION_SHARE_MIN, SPAN_NS_MIN,
+    BACK_NS_MAX, CLOSED_SHARE_MIN, DROPS_CREDIBLE_MAX, DROPS_MIN, GROWTH_MAX, IDLE_LOAD_MAX,
+    MISSING_SHARE_MAX, PACKETS_JUDGED_MIN, PACKETS_MIN, SESSION_SHARE_MIN, SPAN_NS_MIN,
 };
 use crate::replay::WITH_DICTIONARIES;
 use crate::replay::content::{Composition, ContentClass};
@@ -242,7 +242,9 @@ fn few_sentence(report: &ReplayReport) -> Option<String> {
 /// Returns the parts of an answer that is not about the results of schemes.
 fn refused(refusal: Option<&Refusal>) -> [Part; 3] {
     let (answer, sentence) = match refusal.map(|refusal| refusal.answer) {
-        Some(Answer::No) => (PartAnswer::No, "nothing can be compressed"),
+        Some(Answer::No) => {
+            (PartAnswer::No, "what sessions that encrypt carry can't be compressed")
+        }
         _ => (PartAnswer::Unknown, "not judged"),
     };
     [(); 3].map(|()| Part { answer, scheme: None, sentence: sentence.to_owned() })
@@ -267,6 +269,9 @@ fn parts(report: &ReplayReport, best: &Change, state: State) -> [Part; 3] {
         (true, _) => format!("{bytes}, {} fewer", percent(best.saving)),
         (false, State::Congested) => {
             format!("{bytes}: what is gained carries more, and is paid for")
+        }
+        (false, _) if best.saving < -GROWTH_MAX => {
+            format!("{bytes}, {} more", percent(-best.saving))
         }
         (false, _) => format!("{bytes}, which is next to the same"),
     };
