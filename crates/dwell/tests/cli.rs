@@ -287,11 +287,11 @@ fn a_status_is_watched_until_the_node_is_gone() {
 fn a_node_that_does_not_answer_is_reported() {
     let directory = Directory::new("no-status");
     let socket = directory.path("a.sock");
-    assert_fails(&["status", "--socket", &socket], "is `dwell relay` running, with its status");
+    assert_fails(&["status", "--socket", &socket], "run, with its status there?");
     assert_fails(&["status", "no-such-node"], "/run/dwell/no-such-node.sock");
 
     drop(UnixListener::bind(&socket).unwrap());
-    assert_fails(&["status", "--socket", &socket], "start `dwell relay` again");
+    assert_fails(&["status", "--socket", &socket], "start the relay (`dwell up`) or proxy again");
     fs::remove_file(&socket).unwrap();
 
     let newer = status_json().replace("\"schema\":1", "\"schema\":2");

@@ -96,10 +96,12 @@ fn explain(error: io::Error, path: &Path) -> anyhow::Error {
     let path = path.display();
     match error.kind() {
         io::ErrorKind::NotFound => anyhow::anyhow!(
-            "there is no socket {path}: is `dwell relay` running, with its status there?"
+            "there is no socket {path}: does a relay (`dwell up`, `dwell relay`) or proxy run, with its status there?"
         ),
         io::ErrorKind::ConnectionRefused => {
-            anyhow::anyhow!("no node listens at {path} any more: start `dwell relay` again")
+            anyhow::anyhow!(
+                "no node listens at {path} any more: start the relay (`dwell up`) or proxy again"
+            )
         }
         io::ErrorKind::PermissionDenied => {
             anyhow::anyhow!("{path} may not be opened by this user: use sudo")

@@ -59,11 +59,18 @@ pub(super) fn run(
             path.display()
         );
     }
-    if let Ok(config) = Config::load(path)
-        && let Reloaded::Taken(_) = node::reload(config.node.status.as_deref(), path)?
-    {
+    let Ok(config) = Config::load(path) else {
+        // What is wrong with it is said there, and nothing before.
+        return relay::run(path, journal, logging);
+    };
+    if let Reloaded::Taken(waits) = node::reload(config.node.status.as_deref(), path)? {
         let name = &config.node.name;
         terminal::note(&format!("{name} runs already, and has read its configuration again"));
+        if let Some(keys) = waits {
+            terminal::note(&format!(
+                "{keys}: what it says now needs a restart of the relay; the rest is taken"
+            ));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let is_default = path == Path::new(DEFAULT_CONFIG);
