@@ -82,7 +82,7 @@ impl Local {
         }
     }
 
-    /// Returns the bytes that it holds of what came from the other end, or goes there.
+    /// Returns the bytes that it holds of what came from the other end.
     pub(crate) fn held(&self) -> usize {
         match self {
             Self::Tcp(_) => 0,

@@ -405,11 +405,15 @@ mod tests {
                 .prop_map(|(left_out, kept)| Message::Done { left_out, kept }),
             Just(Message::Alive),
             Just(Message::Have(Have::Same)),
-            (opened(), any::<[bool; 3]>(), prop::option::of(any::<([u8; 4], [u8; 16])>()))
+            (
+                opened(),
+                any::<[bool; 3]>(),
+                prop::option::of(any::<([u8; 4], [u8; 16], [u16; 2])>())
+            )
                 .prop_map(|(target, [is_eager, is_datagrams, is_held], client)| {
-                    let client = client.map(|(v4, v6)| {
+                    let client = client.map(|(v4, v6, ports)| {
                         let v6: std::net::IpAddr = v6.into();
-                        ((v4, 7).into(), (v6.to_canonical(), 9).into())
+                        ((v4, ports[0]).into(), (v6.to_canonical(), ports[1]).into())
                     });
                     Message::Opening(Opening { target, is_eager, client, is_datagrams, is_held })
                 }),
@@ -432,6 +436,20 @@ mod tests {
         assert_eq!(Message::decode(&[0]), Err(MessageError::Kind(0)));
         assert_eq!(Message::decode(&[5, 0, 2, 2, 0]), Err(MessageError::Body));
         assert_eq!(Message::decode(&[3, 0, 0]), Err(MessageError::Body));
+    }
+
+    #[test]
+    fn a_client_may_have_no_port_and_a_target_needs_one() {
+        let opening = |port, client: &str| {
+            let target = Target { host: crate::target::Host::Ip([192, 0, 2, 1].into()), port };
+            let client = Some((client.parse().unwrap(), "192.0.2.2:443".parse().unwrap()));
+            Message::Opening(Opening { client, ..Opening::new(target) })
+        };
+        let from_nowhere = opening(80, "192.0.2.3:0");
+        let bytes = from_nowhere.encode();
+        assert_eq!(Message::decode(&bytes), Ok(Some((from_nowhere, bytes.len()))));
+        let refused = Message::decode(&opening(0, "192.0.2.3:1").encode());
+        assert_eq!(refused, Err(MessageError::Target(TargetError::Port)));
     }
 
     proptest! {

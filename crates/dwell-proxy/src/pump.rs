@@ -327,11 +327,12 @@ impl<'a> Pump<'a> {
             if !self.receiving.is_over() {
                 return READ_BYTES;
             }
-            // To the end of a block to which nothing refers, and no further: then it holds nothing once its
-            // program has read.
+            // To the end of a block to which nothing refers, and of a datagram, and no further: then it holds nothing
+            // once its program has read.
             let holds_history = self.receiver.history_bytes() > self.kept_bytes_max;
+            let holds_part = self.local.held() > 0;
             return match self.receiver.missing() {
-                0 if self.carrier.rest.is_empty() && !holds_history => 0,
+                0 if self.carrier.rest.is_empty() && !holds_history && !holds_part => 0,
                 missing => missing.clamp(1, READ_BYTES),
             };
         }

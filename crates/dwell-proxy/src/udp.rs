@@ -173,9 +173,9 @@ impl Association {
         Poll::Ready(Ok(taken))
     }
 
-    /// Returns the bytes of datagrams that it holds.
+    /// Returns the bytes that it holds of a datagram from the other end.
     pub(crate) fn held(&self) -> usize {
-        self.coming.held() + self.pending.bytes.capacity()
+        self.coming.held()
     }
 
     /// The egress has no more: neither has the client then.
@@ -377,9 +377,9 @@ impl Outlet {
         Poll::Ready(())
     }
 
-    /// Returns the bytes of datagrams that it holds.
+    /// Returns the bytes that it holds of a datagram from the other end.
     pub(crate) fn held(&self) -> usize {
-        self.coming.held() + self.pending.bytes.capacity()
+        self.coming.held()
     }
 
     /// The client has gone.
