@@ -93,6 +93,9 @@ fn savings(savings: &SavingsStatus) -> String {
     format!("saved on the links from here: {}\n", parts.join("; "))
 }
 
+/// Bytes of which a share is told. After a few pings it would be large, negative and of no meaning.
+const SHARED_BYTES_MIN: u64 = 100_000;
+
 /// `900.0 MB (45.0 %)`; negative if dwell costs more than it saves.
 fn saved(saved: Saved) -> String {
     let net = saved.net_bytes();
@@ -100,6 +103,7 @@ fn saved(saved: Saved) -> String {
     let bytes = human::bytes(net.unsigned_abs());
     match saved.plain_bytes {
         0 => format!("{sign}{bytes}"),
+        plain @ ..SHARED_BYTES_MIN => format!("{sign}{bytes} of {}", human::bytes(plain)),
         plain => format!("{sign}{bytes} ({sign}{})", human::share(net.unsigned_abs(), plain)),
     }
 }
@@ -289,7 +293,9 @@ d does not answer, for 3 min 0 s now: it has not contacted this node, which know
 
     #[test]
     fn losses_are_shown_as_such() {
-        assert_eq!(saved(Saved { plain_bytes: 1_000, taken_bytes: 1_040 }), "-40 B (-4.0 %)");
+        let of = |plain_bytes, taken_bytes| saved(Saved { plain_bytes, taken_bytes });
+        assert_eq!(of(100_000, 104_000), "-4.0 kB (-4.0 %)");
+        assert_eq!(of(4_000, 4_800), "-800 B of 4.0 kB");
         assert_eq!(saved(Saved::default()), "0 B");
         let status = SavingsStatus { kept: false, total_days: 1, ..SavingsStatus::default() };
         assert_eq!(

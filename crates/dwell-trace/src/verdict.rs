@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use self::thresholds::{
     BACK_NS_MAX, CLOSED_SHARE_MIN, DROPS_CREDIBLE_MAX, DROPS_MIN, GROWTH_MAX, IDLE_LOAD_MAX,
-    MISSING_SHARE_MAX, PACKETS_JUDGED_MIN, PACKETS_MIN, SESSION_SHARE_MIN, SPAN_NS_MIN,
+    MISSING_SHARE_MAX, PACKETS_JUDGED_MIN, PACKETS_MIN, SESSION_CLOSED_MIN, SESSION_SHARE_MIN,
+    SPAN_NS_MIN,
 };
 use crate::replay::WITH_DICTIONARIES;
 use crate::replay::content::{Composition, ContentClass};
@@ -160,6 +161,7 @@ pub fn judge(report: &ReplayReport, question: &Question) -> Verdict {
     if !is_refused {
         sentences.extend(load_sentence(report));
         sentences.extend(credible_sentence(report));
+        sentences.extend(short_sessions_sentence(&report.composition));
     }
     sentences.extend(composition_sentence(&report.composition));
     if answer == Answer::Unknown || missing_share(report) > MISSING_SHARE_MAX {
@@ -208,7 +210,7 @@ fn refusal(report: &ReplayReport) -> Option<Refusal> {
         )));
     }
     let sessions = report.composition.session_share();
-    if input.selected.packets > 0 && sessions >= SESSION_SHARE_MIN {
+    if input.selected.packets > 0 && is_of_sessions(&report.composition) {
         let sentence = format!(
             "{} of what the packets carry is of sessions that encrypt, and no codec makes anything \
              of it. Whatever a replay saves there are handshakes and bare headers.",
@@ -221,6 +223,27 @@ fn refusal(report: &ReplayReport) -> Option<Refusal> {
         return Some(unknown(sentence.to_owned()));
     }
     None
+}
+
+/// Returns true if next to all of the payload is of sessions that encrypt, and most of all bytes are
+/// what they encrypted: then nothing that can be saved is worth a tunnel.
+fn is_of_sessions(composition: &Composition) -> bool {
+    composition.session_share() >= SESSION_SHARE_MIN
+        && composition.closed_share() >= SESSION_CLOSED_MIN
+}
+
+/// Returns a sentence where sessions encrypt and what they have in the clear is much all the same.
+fn short_sessions_sentence(composition: &Composition) -> Option<String> {
+    let sessions = composition.session_share();
+    (sessions >= SESSION_SHARE_MIN && !is_of_sessions(composition)).then(|| {
+        format!(
+            "{} of what the packets carry is of sessions that encrypt. What can be saved are their \
+             handshakes and bare headers, which are {} of the bytes here: that holds as long as \
+             connections are as short.",
+            percent(sessions),
+            percent(1.0 - composition.closed_share())
+        )
+    })
 }
 
 /// Returns true if there are too few packets to judge by: neither a gain nor that there is none can be

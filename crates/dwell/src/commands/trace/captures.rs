@@ -19,6 +19,8 @@ use dwell_cli::terminal;
 
 /// A progress says nothing before this has passed, and then speaks this often.
 const QUIET: Duration = Duration::from_secs(2);
+/// The same where there is no terminal: lines are kept there.
+const QUIET_IN_LOGS: Duration = Duration::from_secs(30);
 /// The clock is not asked for every packet.
 const PACKETS_BETWEEN: u64 = 4096;
 /// Descriptors for all else.
@@ -122,14 +124,14 @@ struct Progress {
     steps: u64,
     start: Instant,
     spoke: Instant,
-    is_terminal: bool,
+    quiet: Duration,
 }
 
 impl Progress {
     fn new(read_bytes: Arc<AtomicU64>, total_bytes: Option<u64>) -> Self {
         let now = Instant::now();
-        let is_terminal = io::stderr().is_terminal();
-        Self { read_bytes, total_bytes, steps: 0, start: now, spoke: now, is_terminal }
+        let quiet = if io::stderr().is_terminal() { QUIET } else { QUIET_IN_LOGS };
+        Self { read_bytes, total_bytes, steps: 0, start: now, spoke: now, quiet }
     }
 
     fn step(&mut self) {
@@ -140,11 +142,8 @@ impl Progress {
     }
 
     fn look(&mut self) {
-        if !self.is_terminal {
-            return;
-        }
         let now = Instant::now();
-        if now.duration_since(self.spoke) < QUIET {
+        if now.duration_since(self.spoke) < self.quiet {
             return;
         }
         self.spoke = now;
