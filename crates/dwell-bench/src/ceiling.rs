@@ -104,7 +104,7 @@ impl Ceiling {
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let mut contenders = vec![Contender::Off];
         for &security in &self.security {
-            contenders.extend(self.variants.protected(security, true));
+            contenders.extend(self.variants.protected(security, true)?);
         }
         contenders.extend(self.others.contenders(&["gcm", "none"])?);
         let programs = self.others.programs()?;

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use dwell_policy::{Gather, Scheme};
 use serde::{Deserialize, Serialize};
 
+use super::like::Like;
 use super::peers::Peer;
 use super::workload::Workload;
 
@@ -35,7 +36,9 @@ pub(super) struct Dwell {
     /// True if lost blocks are sent again, as is usual.
     pub(super) retransmit: bool,
     /// More keys of the relays' configuration, in TOML: `history = "flow"`.
-    pub(super) keys: Option<String>,
+    pub(super) keys: Option<Box<str>>,
+    /// A configuration that says how it is, its scheme and codec too.
+    pub(super) like: Option<Box<Like>>,
 }
 
 /// The protection of datagrams.
@@ -96,6 +99,7 @@ pub(super) fn dwell_variants(
             tells_security,
             retransmit,
             keys: None,
+            like: None,
         })
     };
     let mut all = Vec::new();
@@ -141,11 +145,32 @@ pub(super) fn with_keys(contenders: Vec<Contender>, keys: &[String]) -> Vec<Cont
         all.push(contender.clone());
         for keys in variants {
             let Contender::Dwell(dwell) = &contender else { continue };
-            let keys = Some(keys.clone());
+            let keys = Some(keys.as_str().into());
             all.push(Contender::Dwell(Dwell { keys, ..dwell.clone() }));
         }
     }
     all
+}
+
+/// A variant for each configuration, behind all others.
+pub(super) fn with_likes(
+    mut contenders: Vec<Contender>,
+    likes: &[Like],
+    (security, tells_security): (Security, bool),
+) -> Vec<Contender> {
+    contenders.extend(likes.iter().map(|like| {
+        Contender::Dwell(Dwell {
+            scheme: like.scheme.clone().unwrap_or_else(|| "auto".to_owned()),
+            codec: Some(like.codec.clone().unwrap_or_else(|| "auto".to_owned())),
+            block_packets: None,
+            security,
+            tells_security,
+            retransmit: true,
+            keys: None,
+            like: Some(Box::new(like.clone())),
+        })
+    }));
+    contenders
 }
 
 /// Returns true if a scheme compresses packets together.
@@ -189,6 +214,9 @@ impl fmt::Display for Dwell {
         }
         if let Some(keys) = &self.keys {
             write!(f, " with {keys}")?;
+        }
+        if let Some(like) = &self.like {
+            write!(f, " as in {}", like.name)?;
         }
         match self.security {
             _ if !self.tells_security => Ok(()),

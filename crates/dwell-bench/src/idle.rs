@@ -126,7 +126,7 @@ impl Idle {
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let mut contenders = vec![Contender::Off];
-        contenders.extend(self.variants.all(self.protection.security));
+        contenders.extend(self.variants.all(self.protection.security)?);
         contenders.extend(self.others.contenders(&["gcm", "none"])?);
         let programs = self.others.programs()?;
         let links: Vec<Link> = self.rate.iter().map(|&rate| Link { rate }).collect();

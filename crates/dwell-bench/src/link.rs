@@ -169,7 +169,7 @@ impl Link {
 
     fn contenders(&self) -> anyhow::Result<Vec<Contender>> {
         let mut contenders = vec![Contender::Off];
-        let variants = self.variants.all(self.usual.protection.security);
+        let variants = self.variants.all(self.usual.protection.security)?;
         contenders.extend(with_block_packets(variants, &self.block_packets));
         contenders.extend(self.others.contenders(&OPENVPN_USUAL)?);
         self.peer.iter().try_for_each(|peer| peer.ensure_installed())?;

@@ -121,7 +121,7 @@ impl Loss {
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         self.peer.iter().try_for_each(|peer| peer.ensure_installed())?;
-        let contenders = self.contenders();
+        let contenders = self.contenders()?;
         let rate = LinkRate(Some(self.rate));
         let timing = self.usual.timing(rate);
         let content = Content::new(Workload::Text, rate, timing.total(), &Source::seeded(1))?;
@@ -141,9 +141,9 @@ impl Loss {
         })
     }
 
-    fn contenders(&self) -> Vec<Contender> {
+    fn contenders(&self) -> anyhow::Result<Vec<Contender>> {
         let mut contenders = vec![Contender::Off];
-        for contender in self.variants.all(self.usual.protection.security) {
+        for contender in self.variants.all(self.usual.protection.security)? {
             let once = match &contender {
                 Contender::Dwell(dwell) if makes_blocks(&dwell.scheme) && !self.only_again => {
                     let mut once = dwell.clone();
@@ -156,7 +156,7 @@ impl Loss {
             contenders.extend(once);
         }
         contenders.extend(self.peer.iter().copied().map(Contender::Peer));
-        contenders
+        Ok(contenders)
     }
 }
 
@@ -227,12 +227,13 @@ mod tests {
     fn only_blocks_are_sent_once_or_again() {
         let line = ["loss", "--scheme", "none,edge,packet", "--codec", "lz4"];
         let loss = Line::parse_from(line).loss;
-        let names: Vec<String> = loss.contenders().iter().map(ToString::to_string).collect();
+        let names: Vec<String> =
+            loss.contenders().unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["off", "none", "edge/lz4", "edge/lz4 once", "packet/lz4"]);
         let waiting: Vec<&str> = names.iter().map(String::as_str).filter(|it| waits(it)).collect();
         assert_eq!(waiting, ["edge/lz4"]);
         let loss = Line::parse_from(line.into_iter().chain(["--only-again"])).loss;
-        assert_eq!(loss.contenders().len(), names.len() - 1);
+        assert_eq!(loss.contenders().unwrap().len(), names.len() - 1);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod flood;
 mod http;
 mod hub;
 mod idle;
+mod like;
 mod link;
 mod link_rate;
 mod loss;

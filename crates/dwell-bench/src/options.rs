@@ -9,7 +9,8 @@ use dwell_cli::values::{codec, schemes};
 use dwell_lab::lab::{self, Lab};
 
 use super::bed::Bed;
-use super::contender::{Contender, Security, dwell_variants, with_keys};
+use super::contender::{Contender, Security, dwell_variants, with_keys, with_likes};
+use super::like::Like;
 use super::link_rate::LinkRate;
 use super::machine;
 use super::record::{Bench, Journal, Measured, Run, Terms};
@@ -34,18 +35,27 @@ pub(super) struct Variants {
     /// known of the link otherwise
     #[arg(long, value_name = "KEYS")]
     pub(super) with: Vec<String>,
+    /// A configuration file as another variant: its `[node]`, `[defaults]`, first `[[peer]]` and classes, but
+    /// for names, keys and addresses; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(super) like: Vec<PathBuf>,
 }
 
 impl Variants {
-    /// Every scheme with every codec, all protected alike.
-    pub(super) fn all(&self, security: Security) -> Vec<Contender> {
+    /// Every scheme with every codec, all protected alike. Fails if a configuration can't be read.
+    pub(super) fn all(&self, security: Security) -> anyhow::Result<Vec<Contender>> {
         self.protected(security, false)
     }
 
     /// Every scheme with every codec; with names that say how they are protected if that differs.
-    pub(super) fn protected(&self, security: Security, tells_security: bool) -> Vec<Contender> {
+    pub(super) fn protected(
+        &self,
+        security: Security,
+        tells_security: bool,
+    ) -> anyhow::Result<Vec<Contender>> {
         let variants = dwell_variants(&self.scheme, &self.codec, security, tells_security);
-        with_keys(variants, &self.with)
+        let likes = self.like.iter().map(|path| Like::read(path)).collect::<Result<Vec<_>, _>>()?;
+        Ok(with_likes(with_keys(variants, &self.with), &likes, (security, tells_security)))
     }
 }
 

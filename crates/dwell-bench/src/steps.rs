@@ -183,7 +183,7 @@ impl Steps {
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let mut all = vec![Climber(Contender::Off, None)];
-        for contender in self.variants.all(self.protection.security) {
+        for contender in self.variants.all(self.protection.security)? {
             let with = |&belief| Climber(contender.clone(), Some(belief));
             all.extend(self.relay_rate.iter().map(with));
         }
@@ -370,8 +370,9 @@ mod tests {
             scheme: vec!["packet".into()],
             codec: vec!["zstd:1".into()],
             with: Vec::new(),
+            like: Vec::new(),
         };
-        let packet = packet.all(Security::Psk).remove(0);
+        let packet = packet.all(Security::Psk).unwrap().remove(0);
         let name = Climber(packet, Some(Belief::Auto)).to_string();
         let run = record::<Steps>(conditions, OnlyPlace {}, (&name, 0), phases);
         let json = serde_json::to_string(&run).unwrap_or_default();

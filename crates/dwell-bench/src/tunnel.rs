@@ -178,6 +178,9 @@ fn more_lines(dwell: &Dwell) -> String {
     if let Some(keys) = &dwell.keys {
         lines.extend(keys.split(';').map(|key| format!("{}\n", key.trim())));
     }
+    if let Some(like) = &dwell.like {
+        lines.push_str(&like.lines);
+    }
     lines
 }
 
@@ -196,6 +199,7 @@ fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings
         keyed: dwell.security == Security::Keys,
         rate,
         extra: more_lines(dwell),
+        node: dwell.like.as_ref().map_or_else(String::new, |like| like.node.clone()),
         ..RelaySettings::default()
     }
 }

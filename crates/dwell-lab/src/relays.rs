@@ -61,6 +61,8 @@ pub struct RelaySettings {
     pub offload: bool,
     /// More lines for `[defaults]`; a `rate` among them goes before the other one.
     pub extra: String,
+    /// More lines for `[node]`.
+    pub node: String,
 }
 
 impl Default for RelaySettings {
@@ -74,6 +76,7 @@ impl Default for RelaySettings {
             transit: false,
             offload: true,
             extra: String::new(),
+            node: String::new(),
         }
     }
 }
@@ -362,7 +365,7 @@ impl<'a> Side<'a> {
         (psk, public): (&Path, &BTreeMap<&str, String>),
         settings: &RelaySettings,
     ) -> String {
-        let RelaySettings { scheme, codec, offload, extra, .. } = settings;
+        let RelaySettings { scheme, codec, offload, extra, node, .. } = settings;
         let is_rate = |line: &str| line.split('=').next().is_some_and(|key| key.trim() == "rate");
         let rate = match extra.lines().any(is_rate) {
             true => String::new(),
@@ -382,7 +385,7 @@ impl<'a> Side<'a> {
         let _ = write!(
             text,
             "[savings]\nfile = \"none\"\n[node]\nname = \"{name}\"\naddresses = [{address}]\noffload = {offload}\n\
-             status = \"{directory}/{name}.sock\"\n{private}\n\
+             status = \"{directory}/{name}.sock\"\n{private}{node}\n\
              [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\n{rate}{extra}\n\n\
              [[peer]]\nname = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefixes}]\n\
              {security}\n",
