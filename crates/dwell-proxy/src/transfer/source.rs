@@ -94,7 +94,7 @@ impl Source {
                              send it under another name, or the directory that it is in";
                 return Err(cant_read(path, io::Error::other(error)));
             }
-            roots.push(Root { path: path.clone(), name });
+            roots.push(Root { path: followed(path)?, name });
         }
         if let [root] = &roots[..] {
             let metadata =
@@ -155,6 +155,16 @@ fn root_name(path: &Path) -> Result<EntryPath, TransferError> {
     };
     let name = whole.file_name().and_then(|name| EntryPath::new(name.as_bytes()));
     name.ok_or_else(|| cant_read(path, io::Error::other("it has no name: send what is in it")))
+}
+
+/// Returns where a path leads if it is a symbolic link, and else the path. A walk that does not follow links
+/// would take a link for itself, though what it leads to was named.
+fn followed(path: &Path) -> Result<PathBuf, TransferError> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    match is_link {
+        true => fs::canonicalize(path).map_err(|error| cant_read(path, error)),
+        false => Ok(path.to_path_buf()),
+    }
 }
 
 fn walk(root: &Root, follow: bool) -> walkdir::IntoIter {

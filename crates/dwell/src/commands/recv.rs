@@ -17,7 +17,9 @@ use dwell_relay::io::address::reachable_addresses;
 use dwell_report::human;
 
 use super::proxy::{Protection, duration};
-use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, hide, printable, show_left_out};
+use super::transfer::{
+    INTERRUPTED, LEFT_OUT, Meter, counted, done, hide, printable, show_left_out,
+};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
@@ -297,7 +299,7 @@ fn offered(from: SocketAddr, offer: &Offer) -> String {
     let from = from.ip().to_canonical();
     let name = if offer.name.is_empty() { "a pipe".to_owned() } else { printable(&offer.name) };
     let files = match offer.files {
-        files if offer.is_tree => format!(", {files} files"),
+        files if offer.is_tree => format!(", {}", counted(files)),
         _ => String::new(),
     };
     match offer.bytes {

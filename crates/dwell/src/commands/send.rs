@@ -16,7 +16,7 @@ use dwell_proxy::transfer::{
 use dwell_proxy::{Compression, is_loopback};
 
 use super::proxy::{Protection, duration, strategy, target_with_port};
-use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, hide, show_left_out};
+use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, hide, printable, show_left_out};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
@@ -110,6 +110,17 @@ fn receiver(text: &str) -> Result<Receiver, String> {
     }
 }
 
+/// Returns what went wrong, and what to do where the other end may be able to say nothing.
+fn failure(error: &TransferError) -> String {
+    match error {
+        TransferError::Connection(_) => format!(
+            "{error}. Start the receiver again in the same directory and send again: what has come there stays, and \
+             is not sent twice"
+        ),
+        _ => error.to_string(),
+    }
+}
+
 impl SendCommand {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         hide();
@@ -132,10 +143,10 @@ impl SendCommand {
         let summary = match sent {
             Ok(summary) => summary,
             Err(TransferError::Interrupted) => return Ok(ExitCode::from(INTERRUPTED)),
-            Err(error) => return Err(error.into()),
+            Err(error) => bail!(printable(&failure(&error))),
         };
         if !self.quiet {
-            terminal::note(&format!("sent {what}: {}", done(&summary)));
+            terminal::note(&format!("sent {}: {}", printable(&what), done(&summary)));
         }
         show_left_out(&summary);
         let all = summary.left_out == 0 && summary.left_out_there == 0;

@@ -76,7 +76,7 @@ pub(super) fn done(summary: &Summary) -> String {
             let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
             format!(", BLAKE3 {hash}")
         }
-        None => format!(", {} files", summary.files),
+        None => format!(", {}", counted(summary.files)),
     };
     let kept = match summary.kept {
         0 => String::new(),
@@ -90,6 +90,14 @@ pub(super) fn done(summary: &Summary) -> String {
         rate(progress),
         ratio(progress),
     )
+}
+
+/// `1 file`, `7 files`.
+pub(super) fn counted(files: u64) -> String {
+    match files {
+        1 => "1 file".to_owned(),
+        _ => format!("{files} files"),
+    }
 }
 
 /// Names what was left out.

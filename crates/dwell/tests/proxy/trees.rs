@@ -62,6 +62,31 @@ fn described(root: &Path) -> BTreeMap<String, String> {
     found
 }
 
+/// Links that are named on the command line are followed, alone and beside others.
+#[test]
+fn named_links_are_followed() {
+    for names in [&["to-file"][..], &["to-directory"], &["to-file", "to-directory", "note"]] {
+        let (here, there) = (Directory::new(), Directory::new());
+        make_tree(&here.path("tree"));
+        fs::write(here.path("note"), "beside").unwrap();
+        symlink("tree", here.path("to-directory")).unwrap();
+        symlink("tree/large", here.path("to-file")).unwrap();
+        let mut receiver = Receiver::start(&there.0, &[]);
+        let sent = receiver.sender_of(names).current_dir(&here.0).output().unwrap();
+        let (code, reported) = receiver.end();
+        let said = String::from_utf8_lossy(&sent.stderr).into_owned();
+        assert!(sent.status.success() && code == 0, "{names:?}: {said}{reported}");
+        for &name in names {
+            let (from, to) = (here.path(name), there.path(name));
+            assert!(!fs::symlink_metadata(&to).unwrap().is_symlink(), "{name} is sent itself");
+            match from.is_dir() {
+                true => assert_eq!(described(&here.path("tree")), described(&to), "{name}"),
+                false => assert_eq!(fs::read(&from).unwrap(), fs::read(&to).unwrap(), "{name}"),
+            }
+        }
+    }
+}
+
 /// Enough to find a difference: FNV-1a.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
