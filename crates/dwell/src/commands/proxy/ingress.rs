@@ -53,9 +53,9 @@ pub(super) struct Ingress {
     /// send-proxy-v2); others are turned away
     #[arg(long)]
     accept_proxy: bool,
-    /// Connections to the egress that are kept ready, and used for one stream after the other;
-    /// 0: each stream gets a new one
-    #[arg(long, value_name = "COUNT", default_value = "4")]
+    /// Connections to the egress that are kept ready, and used for one stream after the other; a
+    /// browser opens six to eight at once. 0: each stream gets a new one
+    #[arg(long, value_name = "COUNT", default_value = "16")]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     pool: u16,
     /// The name that the egress' certificate must bear [default: the host of --egress]
