@@ -58,7 +58,7 @@ pub(crate) struct Demo {
     #[arg(long, value_parser = values::schemes(), help_heading = RELAYS)]
     scheme: Vec<String>,
     /// The codec and its level
-    #[arg(long, default_value = "zstd:6", value_parser = values::codec)]
+    #[arg(long, default_value = "auto", value_parser = values::codec)]
     #[arg(help_heading = RELAYS)]
     codec: String,
     /// The relays' setting of the link's rate: "auto" lets them find it by back-pressure

@@ -179,12 +179,7 @@ impl Summary {
         };
         let mut lost = Vec::new();
         let random = self.with_dwell("random").find(|run| run.name() == name);
-        if let Some(share) = random.and_then(|run| run.goodput_relative).filter(|it| *it < 1.0) {
-            lost.push(format!(
-                "random bytes came {} slower, which is the tunnel's headers",
-                percent(1.0 - share)
-            ));
-        }
+        lost.extend(random.and_then(lost_of_random));
         let idle = |scheme: Option<&str>| {
             self.idle.iter().find(|idle| idle.scheme.as_deref() == scheme)?.ping.p50_ns
         };
@@ -366,6 +361,18 @@ fn wrapped(sentence: &str) -> String {
     out.replace(STAYS, " ")
 }
 
+/// Returns what random bytes lost, if they came slower.
+fn lost_of_random(run: &Run) -> Option<String> {
+    let share = run.goodput_relative.filter(|share| *share < 1.0)?;
+    let slower = format!("random bytes came {} slower", percent(1.0 - share));
+    Some(match run.link_relative.filter(|bytes| *bytes > 1.0) {
+        Some(bytes) => {
+            format!("{slower}, with {} more bytes on the link for headers", percent(bytes - 1.0))
+        }
+        None => slower,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -439,8 +446,8 @@ mod tests {
         all.idle.push(Idle { scheme: Some("all".to_owned()), ping: ping(40_400_000) });
         let expected = [
             "Gained: text came 1.50 times as fast with \"all\", and the link carried 33 % fewer bytes for it.",
-            "Lost: random bytes came 3.3 % slower, which is the tunnel's headers; a ping on the idle link took \
-             0.30 ms longer; the two relays took 0.24 s of processor time.",
+            "Lost: random bytes came 3.3 % slower, with 4.0 % more bytes on the link for headers; a ping on the \
+             idle link took 0.30 ms longer; the two relays took 0.24 s of processor time.",
         ];
         assert_eq!(all.balance(), expected);
         all.runs.truncate(2);
