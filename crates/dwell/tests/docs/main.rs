@@ -8,6 +8,7 @@
 #![allow(missing_docs)]
 
 mod commands;
+mod figures;
 mod versions;
 mod walk;
 
@@ -29,7 +30,7 @@ const IN_LAB: &str = "--in-lab";
 
 type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
 
-const ALL: [Check; 14] = [
+const ALL: [Check; 15] = [
     ("every_link_leads_somewhere", links_lead_somewhere),
     ("every_anchor_is_a_heading", anchors_are_headings),
     ("every_page_is_linked", pages_are_linked),
@@ -39,6 +40,7 @@ const ALL: [Check; 14] = [
     ("every_example_checks", examples_check),
     ("monitoring_knows_what_there_is", monitoring_agrees),
     ("the_version_is_the_same_everywhere", versions::agree),
+    ("figures_have_commands", figures::have_commands),
     ("every_command_is_accepted", commands::are_accepted),
     ("the_quick_start_works", || walk::in_lab("README.md")),
     ("the_tutorial_works", || walk::in_lab("docs/tutorial.md")),
