@@ -93,7 +93,7 @@ fn savings(savings: &SavingsStatus) -> String {
     format!("saved on the links from here: {}\n", parts.join("; "))
 }
 
-/// Bytes of which a share is told. After a few pings it would be large, negative and of no meaning.
+/// Bytes of which a share is shown. After a few pings it would be large, negative and of no meaning.
 const SHARED_BYTES_MIN: u64 = 100_000;
 
 /// `900.0 MB (45.0 %)`; negative if dwell costs more than it saves.

@@ -285,14 +285,14 @@ fn short_sessions_are_judged_by_what_they_have_in_the_clear() {
         composition.add(ContentClass::Bare, bare);
         composition
     };
-    for (composition, is_no, is_told) in [
+    for (composition, is_no, is_said) in [
         (composed(1000, 0, 0), true, false),
         (composed(800, 100, 100), true, false),
         (composed(400, 400, 200), false, true),
         (composed(300, 0, 700), false, true),
     ] {
         assert_eq!(is_of_sessions(&composition), is_no, "{composition:?}");
-        assert_eq!(short_sessions_sentence(&composition).is_some(), is_told, "{composition:?}");
+        assert_eq!(short_sessions_sentence(&composition).is_some(), is_said, "{composition:?}");
     }
 }
 
