@@ -65,12 +65,12 @@ fn described(root: &Path) -> BTreeMap<String, String> {
 /// Links that are named on the command line are followed, alone and beside others.
 #[test]
 fn named_links_are_followed() {
-    for names in [&["to-file"][..], &["to-directory"], &["to-file", "to-directory", "note"]] {
+    for names in [&["to-file"][..], &["to-directory"], &["to-file", "to-directory"]] {
         let (here, there) = (Directory::new(), Directory::new());
         make_tree(&here.path("tree"));
         fs::write(here.path("note"), "beside").unwrap();
         symlink("tree", here.path("to-directory")).unwrap();
-        symlink("tree/large", here.path("to-file")).unwrap();
+        symlink("note", here.path("to-file")).unwrap();
         let mut receiver = Receiver::start(&there.0, &[]);
         let sent = receiver.sender_of(names).current_dir(&here.0).output().unwrap();
         let (code, reported) = receiver.end();
