@@ -1,4 +1,4 @@
-//! Every command line of the documentation: those that are run, and those that are only accepted.
+//! Every command line of the documentation is one that the program takes; and which blocks of a terminal are run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,12 +28,8 @@ const NOT_RUN: [(&str, &str); 1] = [(
     "the routes in it are the reader's; those of a relay are looked at in e2e, checks/routes",
 )];
 
-/// Why lines beside the text, in no block of a terminal, are accepted and not run.
-const INDENTED: &str =
-    "they measure for minutes or hours, need captures or clusters of the reader's, or name files";
-
 /// Labels of the wire format, which are no commands, and what was called otherwise once.
-const OTHERS: [&str; 2] = ["docs/wire.md", "CHANGELOG.md"];
+pub(crate) const OTHERS: [&str; 2] = ["docs/wire.md", "CHANGELOG.md"];
 
 /// What stands for a value of the reader's, and one that the program could be given.
 const PLACEHOLDERS: [(&str, &str); 9] = [
@@ -87,7 +83,6 @@ fn say_what_is_run(blocks: &BTreeSet<String>) -> anyhow::Result<()> {
             ensure!(blocks.contains(*page), "{page} has no blocks of commands: leave it out");
         }
     }
-    println!("  not run: command lines in no block of a terminal ({INDENTED})");
     let is_known = |page: &&String| RUN.iter().chain(&NOT_RUN).any(|(known, _)| page == known);
     match blocks.iter().find(|page| !is_known(page)) {
         Some(page) => anyhow::bail!("are the commands of {page} run, and if not, why?"),

@@ -9,6 +9,7 @@
 
 mod commands;
 mod figures;
+mod run;
 mod versions;
 mod walk;
 
@@ -30,7 +31,7 @@ const IN_LAB: &str = "--in-lab";
 
 type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
 
-const ALL: [Check; 15] = [
+const ALL: [Check; 16] = [
     ("every_link_leads_somewhere", links_lead_somewhere),
     ("every_anchor_is_a_heading", anchors_are_headings),
     ("every_page_is_linked", pages_are_linked),
@@ -42,6 +43,7 @@ const ALL: [Check; 15] = [
     ("the_version_is_the_same_everywhere", versions::agree),
     ("figures_have_commands", figures::have_commands),
     ("every_command_is_accepted", commands::are_accepted),
+    ("every_command_is_run_or_has_a_reason", run::all),
     ("the_quick_start_works", || walk::in_lab("README.md")),
     ("the_tutorial_works", || walk::in_lab("docs/tutorial.md")),
     ("pairing_works_as_its_page_has_it", || walk::in_lab("docs/pairing.md")),
