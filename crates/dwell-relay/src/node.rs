@@ -388,7 +388,7 @@ impl Node {
 
     fn remove_peer(&mut self, index: usize) {
         let peer = &mut self.peers[index];
-        outbound::clear(peer, &mut self.store, Instant::ZERO);
+        outbound::clear((peer, index), &mut self.store, &mut self.flow_watch, Instant::ZERO);
         // A result may still come; it knows only the first packet of its block.
         for &id in peer.port.batch().iter().skip(1) {
             self.store.remove(id);

@@ -1,15 +1,18 @@
 //! Which flows send how much, for who looks.
 //!
-//! Nothing is counted while nobody looks. While somebody does, each packet costs one look into a table of fixed size, and
-//! nothing is allocated. Of flows that share places the ones that were silent for longest are forgotten, so
+//! Nothing is counted while nobody looks. While somebody does, each packet costs two looks into a table of fixed size, one
+//! when it comes and one when it goes, and nothing is allocated. Of flows that share places the ones that were silent for longest are forgotten, so
 //! that those that send much are there, and of many small ones some are not.
 
 use std::net::IpAddr;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
+use dwell_policy::Frame;
 use dwell_report::status::FlowStatus;
 use dwell_wire::PacketInfo;
+
+use super::store::Store;
 
 /// Nobody looks any more after this time without a question.
 const WATCH_NS: u64 = 15 * SECOND_NS;
@@ -37,8 +40,24 @@ struct Seen {
     last_at: Instant,
     window_at: Instant,
     window_bytes: u64,
+    window_sojourn_max_ns: u64,
     /// Of the window before.
     bps: u64,
+    sojourn_max_ns: u64,
+    left: Left,
+}
+
+/// The packets of a flow that left the queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Left {
+    sent_packets: u64,
+    sent_bytes: u64,
+    plain_bytes: u64,
+    /// Of packets that share a record or a datagram this is a part, and a byte is too large for what many of
+    /// them lose by rounding.
+    link_bytes: f64,
+    sojourn_sum_ns: u64,
+    dropped: u64,
 }
 
 impl Seen {
@@ -55,7 +74,10 @@ impl Seen {
             last_at: now,
             window_at: now,
             window_bytes: 0,
+            window_sojourn_max_ns: 0,
             bps: 0,
+            sojourn_max_ns: 0,
+            left: Left::default(),
         }
     }
 
@@ -65,6 +87,9 @@ impl Seen {
         if ns >= WINDOW_NS {
             let bits = u128::from(self.window_bytes) * 8 * u128::from(SECOND_NS);
             self.bps = u64::try_from(bits / u128::from(ns)).unwrap_or(u64::MAX);
+            // What is older than a window and the one before is forgotten.
+            let longest_ns = std::mem::take(&mut self.window_sojourn_max_ns);
+            self.sojourn_max_ns = if ns < 2 * WINDOW_NS { longest_ns } else { 0 };
             (self.window_at, self.window_bytes) = (now, 0);
         }
     }
@@ -100,11 +125,8 @@ impl FlowWatch {
             self.places = None;
             return;
         }
-        // Other bits than those that order queues.
-        let set = &mut places[(info.flow_hash >> 48) as usize & (SETS - 1)];
-        let known = set.iter().position(|seen| {
-            seen.is_some_and(|seen| seen.hash == info.flow_hash && seen.peer == peer)
-        });
+        let set = &mut places[set_of(info.flow_hash)];
+        let known = place_of(set, peer, info.flow_hash);
         let at = known.unwrap_or_else(|| {
             let oldest = |at: &usize| set[*at].map_or(Instant::ZERO, |seen| seen.last_at);
             let at = (0..WAYS).min_by_key(oldest).unwrap_or(0);
@@ -117,6 +139,52 @@ impl FlowWatch {
             seen.bytes += info.total_len as u64;
             seen.window_bytes += info.total_len as u64;
             seen.last_at = now;
+        }
+    }
+
+    fn known(&mut self, peer: usize, hash: u64) -> Option<&mut Seen> {
+        let set = &mut self.places.as_mut()?[set_of(hash)];
+        set[place_of(set, peer, hash)?].as_mut()
+    }
+
+    /// A frame for this peer was sent, and took so much of the link. What several packets have together is shared: the
+    /// frame among its units by their bytes as they were sent, a batch among its packets by their bytes as
+    /// they came. A packet alone would have taken `plain_extra_bytes` more than its own.
+    pub(super) fn sent(
+        &mut self,
+        (now, peer): (Instant, usize),
+        (frame, store): (&Frame, &Store),
+        (link_bytes, plain_extra_bytes): (u64, u32),
+    ) {
+        let sum = frame.units.iter().map(|unit| u64::from(unit.bytes)).sum::<u64>().max(1);
+        let mut followers = frame.followers.iter();
+        for unit in &frame.units {
+            let unit_bytes = link_bytes as f64 * f64::from(unit.bytes) / sum as f64;
+            let byte_bytes = unit_bytes / f64::from(unit.original_bytes.max(1));
+            let mut first_bytes = unit.original_bytes;
+            let mut packet = |id, bytes: u32, sojourn_ns: u64| {
+                let Some(seen) = self.known(peer, store.treatment(id).flow) else { return };
+                seen.turn(now);
+                seen.window_sojourn_max_ns = seen.window_sojourn_max_ns.max(sojourn_ns);
+                let left = &mut seen.left;
+                left.sent_packets += 1;
+                left.sent_bytes += u64::from(bytes);
+                left.plain_bytes += u64::from(bytes) + u64::from(plain_extra_bytes);
+                left.link_bytes += byte_bytes * f64::from(bytes);
+                left.sojourn_sum_ns = left.sojourn_sum_ns.saturating_add(sojourn_ns);
+            };
+            for follower in followers.by_ref().take(unit.followers as usize) {
+                first_bytes = first_bytes.saturating_sub(follower.original_bytes);
+                packet(follower.id, follower.original_bytes, follower.sojourn_ns);
+            }
+            packet(unit.id, first_bytes, unit.sojourn_ns);
+        }
+    }
+
+    /// A packet of this flow for this peer was dropped.
+    pub(super) fn dropped(&mut self, peer: usize, flow: u64) {
+        if let Some(seen) = self.known(peer, flow) {
+            seen.left.dropped += 1;
         }
     }
 
@@ -143,10 +211,26 @@ impl FlowWatch {
                 bytes: seen.bytes,
                 bps: seen.bps,
                 for_ns: now.since_ns(seen.first_at),
+                sent_packets: seen.left.sent_packets,
+                sent_bytes: seen.left.sent_bytes,
+                plain_bytes: seen.left.plain_bytes,
+                link_bytes: seen.left.link_bytes.round() as u64,
+                sojourn_sum_ns: seen.left.sojourn_sum_ns,
+                sojourn_max_ns: seen.sojourn_max_ns.max(seen.window_sojourn_max_ns),
+                dropped: seen.left.dropped,
             })
         };
         flows.into_iter().filter_map(describe).collect()
     }
+}
+
+/// The set of a flow: by other bits than those that order queues.
+fn set_of(hash: u64) -> usize {
+    (hash >> 48) as usize & (SETS - 1)
+}
+
+fn place_of(set: &[Option<Seen>; WAYS], peer: usize, hash: u64) -> Option<usize> {
+    set.iter().position(|seen| seen.is_some_and(|seen| seen.hash == hash && seen.peer == peer))
 }
 
 fn end(address: IpAddr, port: u16) -> String {
@@ -158,6 +242,9 @@ fn end(address: IpAddr, port: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dwell_policy::{FramePacket, FrameUnit};
+
+    use super::super::store::Treatment;
     use super::*;
 
     fn packet(port: u16, seed: u64) -> PacketInfo {
@@ -203,6 +290,75 @@ mod tests {
         assert!((790_000..=810_000).contains(&flows[0].bps), "{}", flows[0].bps);
         assert!((70_000..=90_000).contains(&flows[1].bps), "{}", flows[1].bps);
         assert!(watch.status(at(9_000), |_| Some(String::new())).is_empty(), "they are silent");
+    }
+
+    /// A unit of a frame that is a batch of these packets: their ports, bytes and waits.
+    fn batch(store: &mut Store, frame: &mut Frame, bytes: u32, packets: &[(u16, u32, u64)]) {
+        let kept = |(port, bytes, sojourn_ns): &(u16, u32, u64)| {
+            let flow = packet(*port, 7).flow_hash;
+            let id = store.insert(&[0], Treatment { flow, ..Treatment::default() });
+            FramePacket { id, original_bytes: *bytes, sojourn_ns: *sojourn_ns }
+        };
+        let all: Vec<_> = packets.iter().map(kept).collect();
+        frame.units.push(FrameUnit {
+            id: all[0].id,
+            bytes,
+            original_bytes: all.iter().map(|it| it.original_bytes).sum(),
+            compressed_here: true,
+            bypass: None,
+            followers: all.len() as u32 - 1,
+            sojourn_ns: all[0].sojourn_ns,
+        });
+        frame.followers.extend(&all[1..]);
+    }
+
+    #[test]
+    fn what_packets_take_together_is_shared_among_their_flows() {
+        let (mut watch, mut store, mut frame) =
+            (FlowWatch::default(), Store::default(), Frame::default());
+        watch.look(at(0));
+        for port in 1..=3 {
+            watch.count(at(0), 0, &packet(port, 7));
+        }
+        batch(&mut store, &mut frame, 60, &[(1, 300, 9_000_000), (2, 100, 4_000_000)]);
+        batch(&mut store, &mut frame, 20, &[(3, 50, 1_000_000)]);
+        watch.sent((at(5), 0), (&frame, &store), (160, 30));
+        // Another peer's flow with the same ends, and one that nobody knows.
+        watch.sent((at(5), 1), (&frame, &store), (160, 30));
+        watch.dropped(0, packet(2, 7).flow_hash);
+        watch.dropped(0, packet(9, 7).flow_hash);
+        let mut flows = watch.status(at(6), |_| Some(String::new()));
+        flows.sort_by(|a, b| a.source.cmp(&b.source));
+        let shares: Vec<_> = flows.iter().map(|it| (it.link_bytes, it.plain_bytes)).collect();
+        assert_eq!(shares, [(90, 330), (30, 130), (40, 80)]);
+        let waits: Vec<_> = flows.iter().map(|it| (it.sojourn_sum_ns, it.sojourn_max_ns)).collect();
+        assert_eq!(waits, [9_000_000, 4_000_000, 1_000_000].map(|ns| (ns, ns)));
+        assert_eq!(flows.iter().map(|it| it.dropped).collect::<Vec<_>>(), [0, 1, 0]);
+        assert_eq!((flows[0].sent_packets, flows[0].sent_bytes), (1, 300));
+        // The longest wait is forgotten after its window and the next.
+        watch.count(at(1_500), 0, &packet(1, 7));
+        assert_eq!(longest(&watch, at(1_500)), 9_000_000);
+        watch.count(at(2_600), 0, &packet(1, 7));
+        assert_eq!(longest(&watch, at(2_600)), 0);
+    }
+
+    fn longest(watch: &FlowWatch, now: Instant) -> u64 {
+        let flows = watch.status(now, |_| Some(String::new()));
+        flows.iter().map(|flow| flow.sojourn_max_ns).max().unwrap()
+    }
+
+    #[test]
+    fn thousands_of_small_shares_lose_nothing() {
+        let (mut watch, mut store) = (FlowWatch::default(), Store::default());
+        watch.look(at(0));
+        watch.count(at(0), 0, &packet(1, 7));
+        let mut frame = Frame::default();
+        let packets: Vec<_> = (0..30).map(|_| (1, 40, 0)).collect();
+        batch(&mut store, &mut frame, 70, &packets);
+        for _ in 0..1_000 {
+            watch.sent((at(5), 0), (&frame, &store), (100, 0));
+        }
+        assert_eq!(watch.status(at(5), |_| Some(String::new()))[0].link_bytes, 100_000);
     }
 
     #[test]

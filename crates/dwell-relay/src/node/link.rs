@@ -14,6 +14,7 @@ use dwell_wire::{self as wire, Block, BodyWriter, Carried, Control, Fragment, Fu
 use super::classes::{Classes, Form};
 use super::contexts::{Item, number_frame};
 use super::env::Env;
+use super::flow_watch::FlowWatch;
 use super::peer::Peer;
 use super::store::{Compressed, Onward, Store};
 
@@ -91,7 +92,7 @@ pub(super) fn send_padded(
 pub(super) fn send_frame(
     peer: &mut Peer,
     index: usize,
-    store: &mut Store,
+    (store, watch): (&mut Store, &mut FlowWatch),
     scratch: &mut [u8],
     env: &mut impl Env,
     now: Instant,
@@ -103,13 +104,15 @@ pub(super) fn send_frame(
         return;
     }
     let mut items = std::mem::take(&mut peer.frame_items);
+    let split_before = peer.extra.split_bytes;
     let more = number_frame(peer, store, now, &mut items);
     if more > 0 {
         split(peer, 0, more);
     }
     send_units(peer, index, (store, &items), scratch, env, now);
     peer.frame_items = items;
-    let Peer { port, sojourn, deadlines, classes, contexts, .. } = peer;
+    let split_bytes = peer.extra.split_bytes - split_before;
+    let Peer { port, sojourn, deadlines, classes, contexts, config, .. } = peer;
     let frame = port.frame();
     for unit in frame.units.iter().filter(|unit| unit.bypass == Some(Bypass::NoTime)) {
         let flow = store.treatment(unit.id).flow;
@@ -117,6 +120,10 @@ pub(super) fn send_frame(
     }
     if !classes.is_empty() {
         count_classes(classes, frame, store);
+    }
+    if watch.is_on() {
+        let taken = (frame.link_bytes + split_bytes, config.link_overhead.bytes);
+        watch.sent((now, index), (frame, store), taken);
     }
     let units = frame.units.iter().map(|unit| (unit.id, unit.sojourn_ns));
     let followers = frame.followers.iter().map(|packet| (packet.id, packet.sojourn_ns));

@@ -14,6 +14,7 @@ use super::compress::keep_compressed;
 use super::contexts::{CodecTrial, ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
+use super::flow_watch::FlowWatch;
 use super::link::{send_control, send_controls};
 use super::peer::{NEVER_COMPRESSED, Peer};
 use super::pump::note_work;
@@ -243,7 +244,7 @@ impl Node {
         peer.reassembly.expire(now);
         peer.retransmit_buffer.expire(now, peer.rtt_ns);
         if peer.gives_up_scheme(now) {
-            clear(peer, &mut self.store, now);
+            clear((peer, index), &mut self.store, &mut self.flow_watch, now);
             peer.take_up_scheme();
         }
         self.chase_missing(env, now, index);
@@ -320,7 +321,7 @@ impl Node {
         peer.reports.end_session();
         peer.retransmit_buffer.clear();
         peer.to_retransmit.clear();
-        clear(peer, &mut self.store, env.now());
+        clear((peer, index), &mut self.store, &mut self.flow_watch, env.now());
         peer.diagnosis.parted(why);
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index, why));
@@ -329,11 +330,17 @@ impl Node {
 }
 
 /// Drops what waits for a peer.
-pub(super) fn clear(peer: &mut Peer, store: &mut Store, now: Instant) {
+pub(super) fn clear(
+    (peer, index): (&mut Peer, usize),
+    store: &mut Store,
+    watch: &mut FlowWatch,
+    now: Instant,
+) {
     let Peer { port, classes, contexts, .. } = peer;
     contexts.outgoing.dropped(now);
     port.clear(|id, reason| {
         classes.dropped(store.class(id), reason);
+        watch.dropped(index, store.treatment(id).flow);
         store.remove(id);
     });
 }

@@ -8,6 +8,7 @@ use dwell_policy::{Action, CpuLimit, DropReason, Event, Job, LinkState, PacketId
 use super::Node;
 use super::compress::{Scratch, compress};
 use super::env::Env;
+use super::flow_watch::FlowWatch;
 use super::link::{offer_link, send_frame, send_missing};
 use super::peer::Peer;
 use super::saturation::Saturation;
@@ -26,7 +27,9 @@ impl Node {
     /// pacing, pumping after a batch lets its small packets share datagrams.
     pub fn pump(&mut self, env: &mut impl Env, index: usize) {
         self.encode_again(env, index);
-        let Self { peers, store, scratch, block, saturation, processors, .. } = self;
+        let Self {
+            peers, store, scratch, block, saturation, processors, flow_watch: watch, ..
+        } = self;
         let peer = &mut peers[index];
         if peer.pacer.found().is_some() {
             peer.forget_old_bottleneck(env.now());
@@ -39,8 +42,18 @@ impl Node {
         let scratch = Scratch { out: scratch, block };
         let (link_first, now) = (offers_link_first(peer), env.now());
         let (starved_ns, cpu_limit) = (starved_ns(peer, saturation, now), processors.limit(index));
-        let mut served =
-            Served { peer, index, store, scratch, env, link_first, starved_ns, cpu_limit, now };
+        let mut served = Served {
+            peer,
+            index,
+            store,
+            watch,
+            scratch,
+            env,
+            link_first,
+            starved_ns,
+            cpu_limit,
+            now,
+        };
         drain(&mut served);
         let peer = &mut peers[index];
         saturation.compressed(std::mem::take(&mut peer.compressed_ns));
@@ -80,6 +93,7 @@ struct Served<'a, E> {
     peer: &'a mut Peer,
     index: usize,
     store: &'a mut Store,
+    watch: &'a mut FlowWatch,
     scratch: Scratch<'a>,
     env: &'a mut E,
     /// True if the link is offered before each poll; otherwise only when the port has nothing else to do
@@ -131,12 +145,16 @@ impl<E: Env> World for Served<'_, E> {
 
     #[inline]
     fn send(&mut self) {
-        send_frame(self.peer, self.index, self.store, self.scratch.out, self.env, self.now);
+        let kept = (&mut *self.store, &mut *self.watch);
+        send_frame(self.peer, self.index, kept, self.scratch.out, self.env, self.now);
     }
 
     #[inline]
     fn dropped(&mut self, id: PacketId, reason: DropReason) {
         self.peer.classes.dropped(self.store.class(id), reason);
+        if self.watch.is_on() {
+            self.watch.dropped(self.index, self.store.treatment(id).flow);
+        }
         self.store.remove(id);
     }
 

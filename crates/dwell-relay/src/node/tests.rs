@@ -9,6 +9,7 @@ mod chunks;
 mod contexts;
 mod fair;
 mod flood;
+mod flows;
 mod harness;
 mod hub;
 mod journal;

@@ -21,6 +21,29 @@ pub struct FlowStatus {
     pub bps: u64,
     /// The time since it was first seen.
     pub for_ns: u64,
+    /// Of its packets, those that were sent.
+    #[serde(default)]
+    pub sent_packets: u64,
+    /// Their bytes, as they came.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// The bytes that those would have taken on the link without dwell: their own, and for each packet what a
+    /// datagram costs below IP.
+    #[serde(default)]
+    pub plain_bytes: u64,
+    /// The bytes that they took on the link. What they had together with others is shared: a datagram among its records by
+    /// their bytes, a batch among its packets by their bytes as they came. What was sent again is not in it.
+    #[serde(default)]
+    pub link_bytes: u64,
+    /// The time from a packet's arrival to its sending, summed over those that were sent.
+    #[serde(default)]
+    pub sojourn_sum_ns: u64,
+    /// The longest such time of the last second or two.
+    #[serde(default)]
+    pub sojourn_max_ns: u64,
+    /// Packets that were dropped.
+    #[serde(default)]
+    pub dropped: u64,
 }
 
 impl FlowStatus {

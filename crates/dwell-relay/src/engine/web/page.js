@@ -6,7 +6,10 @@
   const RANGES = { '5m': { step: 1, count: 300 }, '1h': { step: 10, count: 360 }, '1d': { step: 300, count: 288 } };
   const CLASSES_MAX = 6;
   const EVENTS_MAX = 64;
+  /* Rows of the table of flows, lines in a plot of them, and for how long its rows stay where they are for who is in it. */
   const FLOWS_MAX = 12;
+  const FLOWS_PLOTTED_MAX = 6;
+  const HOLD_MS = 10000;
   const PROTOCOLS = { 1: 'icmp', 6: 'tcp', 17: 'udp', 58: 'icmpv6' };
 
   /* Text. */
@@ -79,13 +82,27 @@
       { name: 'of one processor', of: (at) => (at('cpu_ppm') === null ? null : at('cpu_ppm') / 1e6) }] },
   ];
 
-  const state = { range: '5m', scope: '', paused: false, window: null, live: null, cursor: null, drawnAt: 0, asked: 0 };
+  const FLOW_PLOTS = [
+    { title: 'Throughput', format: rate, lines: [
+      { name: 'offered', of: (at) => at('offered_bps') },
+      { name: 'on the link', of: (at) => at('link_bps') }] },
+    { title: 'Ratio', format: plainly, least: 1, lines: [{ name: 'on the link / without dwell', of: ratio }] },
+    { title: 'Delay', format: time, lines: [
+      { name: 'packets wait, mean', of: (at) => at('mean_ns') },
+      { name: 'longest', of: (at) => at('longest_ns') }] },
+    { title: 'Drops', format: perSecond, least: 1, lines: [{ name: 'packets dropped', of: (at) => at('dropped_per_s') }] },
+  ];
+
+  const state = { range: '5m', scope: '', paused: false, window: null, live: null, cursor: null, drawnAt: 0, asked: 0,
+    flow: null, flowOrder: [], flowsHeldAt: 0, flowsDrawnAt: 0 };
+  const flows = new Flows(Object.values(RANGES));
   const plots = [];
 
   class Plot {
-    constructor(spec) {
+    constructor(spec, place = 'figures') {
       this.spec = spec;
       this.rows = [];
+      this.end = 0;
       this.when = make('span', { class: 'when quiet' });
       this.svg = draw('svg', { role: 'img', tabindex: '0' });
       this.legend = make('ul', { class: 'legend' });
@@ -99,7 +116,7 @@
       this.svg.addEventListener('pointermove', (event) => this.point(event));
       this.svg.addEventListener('pointerleave', () => move(null));
       this.svg.addEventListener('blur', () => move(null));
-      $('figures').append(this.figure);
+      $(place).append(this.figure);
     }
 
     /* The x of a step, and back. */
@@ -128,6 +145,7 @@
 
     update() {
       const lines = this.spec.lines(state.window);
+      this.end = this.spec.end ? this.spec.end() : state.window ? state.window.at_unix_s : 0;
       this.figure.hidden = lines.length === 0;
       this.rows = lines;
       this.paint();
@@ -147,14 +165,14 @@
         parts.push(draw('line', { class: 'grid', x1: left, x2: width - right, y1: at, y2: at }));
         parts.push(draw('text', { x: left - 6, y: at + 4, 'text-anchor': 'end' }, this.spec.format(most * part)));
       }
-      const end = state.window ? state.window.at_unix_s : 0;
+      const { end } = this;
       for (const part of [0, 0.5, 1]) {
         const at = Math.round((count - 1) * part);
         const anchor = part === 0 ? 'start' : part === 1 ? 'end' : 'middle';
         const text = end ? clock(end - (count - 1 - at) * step, false) : '';
         parts.push(draw('text', { x: x(at), y: height - 5, 'text-anchor': anchor }, text));
       }
-      this.rows.forEach((line, at) => parts.push(draw('path', { class: `line k${at % 6}`, d: path(line.values, x, y) })));
+      this.rows.forEach((line, at) => parts.push(draw('path', { class: `line k${line.slot ?? at % 6}`, d: path(line.values, x, y) })));
       if (state.cursor !== null) parts.push(draw('line', { class: 'cursor', x1: x(state.cursor), x2: x(state.cursor), y1: top, y2: height - bottom }));
       this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
       this.svg.replaceChildren(...parts);
@@ -165,28 +183,29 @@
     say() {
       const { step, count } = RANGES[state.range];
       const at = state.cursor === null ? count - 1 : state.cursor;
-      const end = state.window ? state.window.at_unix_s : 0;
+      const { end } = this;
       write(this.when, state.cursor === null || !end ? '' : `at ${clock(end - (count - 1 - at) * step, true)}`);
       while (this.legend.children.length > this.rows.length) this.legend.lastChild.remove();
       const said = this.rows.map((line, index) => {
         if (!this.legend.children[index]) {
           const mark = draw('svg', { viewBox: '0 0 26 8', 'aria-hidden': 'true' });
-          mark.append(draw('line', { class: `line k${index % 6}`, x1: 0, x2: 26, y1: 4, y2: 4 }));
+          mark.append(draw('line', { x1: 0, x2: 26, y1: 4, y2: 4 }));
           this.legend.append(make('li', {}, mark, make('span'), ' ', make('b')));
         }
-        const [, name, value] = this.legend.children[index].children;
+        const [mark, name, value] = this.legend.children[index].children;
+        mark.firstChild.setAttribute('class', `line k${line.slot ?? index % 6}`);
         const text = shown(at === count - 1 ? latest(line.values) : line.values[at], this.spec.format);
         write(name, line.name);
         write(value, text);
         return `${line.name}: ${text}`;
       });
-      const label = `${this.spec.title}${this.when.textContent ? ` ${this.when.textContent}` : ', latest'}: ${said.join('; ')}`;
+      const label = `${this.spec.title}${this.spec.subject ? ` of ${this.spec.subject()}` : ''}${this.when.textContent ? ` ${this.when.textContent}` : ', latest'}: ${said.join('; ')}`;
       this.svg.setAttribute('aria-label', label);
       if (document.activeElement === this.svg && state.cursor !== null) write($('cursor'), label);
     }
 
     tabulate() {
-      if (!this.details.open || !state.window) return;
+      if (!this.details.open || !this.end) return;
       const { step, count } = RANGES[state.range];
       const head = make('tr', {}, make('th', { scope: 'col' }, 'Time'));
       this.rows.forEach((line) => head.append(make('th', { scope: 'col', class: 'n' }, line.name)));
@@ -195,7 +214,7 @@
       const rows = [];
       for (let at = count - 1; at >= 0 && rows.length < 60; at -= count > 60 ? 5 : 1) {
         if (this.rows.every((line) => line.values[at] === null)) continue;
-        const when = clock(state.window.at_unix_s - (count - 1 - at) * step, true);
+        const when = clock(this.end - (count - 1 - at) * step, true);
         rows.push([when, ...this.rows.map((line) => shown(line.values[at], this.spec.format))]);
       }
       fill(this.table, rows, ['', ...this.rows.map(() => 'n')]);
@@ -252,6 +271,7 @@
     const late = (window) => Object.entries((window && window.classes) || {}).slice(0, CLASSES_MAX)
       .map(([name, series]) => lineOf({ name, of: (at) => at('p99_ns') }, series));
     plots.push(new Plot({ title: 'Delay by class: 1 in 100 longer than', format: time, lines: late }));
+    setUpFlows();
     document.body.append(make('p', { id: 'cursor', class: 'hidden', 'aria-live': 'polite' }));
     $('scope').addEventListener('change', () => choose($('scope').value));
     for (const radio of document.getElementsByName('range')) {
@@ -262,12 +282,107 @@
       write($('pause'), state.paused ? 'Go on' : 'Pause');
       if (!state.paused) ask();
     });
-    new ResizeObserver(() => plots.forEach((plot) => plot.paint())).observe($('figures'));
+    const observer = new ResizeObserver(() => plots.forEach((plot) => plot.paint()));
+    for (const place of ['figures', 'flow']) observer.observe($(place));
+  }
+
+  const nameOf = ({ protocol, source, destination }) => `${PROTOCOLS[protocol] || `ip${protocol}`} ${source} → ${destination}`;
+
+  function setUpFlows() {
+    const end = () => flows.at;
+    const known = (key) => flows.known.get(key);
+    const lines = (of) => () => flows.most(RANGES[state.range].step, state.scope, FLOWS_PLOTTED_MAX)
+      .map((key, slot) => key && { ...lineOf({ name: nameOf(known(key).flow), of }, flows.series(key, RANGES[state.range].step)), slot })
+      .filter(Boolean);
+    plots.push(new Plot({ title: 'Offered by flow', format: rate, end, lines: lines((at) => at('offered_bps')) }, 'flow-figures'));
+    plots.push(new Plot({ title: 'Delay by flow: packets wait, mean', format: time, end, lines: lines((at) => at('mean_ns')) }, 'flow-figures'));
+    for (const spec of FLOW_PLOTS) {
+      const chosen = () => {
+        const series = state.flow && known(state.flow) && flows.series(state.flow, RANGES[state.range].step);
+        return series ? spec.lines.map((line) => lineOf(line, series)) : [];
+      };
+      plots.push(new Plot({ ...spec, end, lines: chosen, subject: () => $('flow-name').textContent }, 'flow-plots'));
+    }
+    $('find').addEventListener('input', () => { state.flowOrder = []; if (state.live) listFlows(state.live); });
+    $('flow-close').addEventListener('click', () => {
+      const opener = $('flows').querySelector('[aria-expanded=true]');
+      chooseFlow(null);
+      (opener || $('find')).focus();
+    });
+    for (const kind of ['pointermove', 'pointerdown', 'keydown', 'focusin']) {
+      $('flows').addEventListener(kind, () => { state.flowsHeldAt = Date.now(); });
+    }
+  }
+
+  function chooseFlow(key) {
+    state.flow = key;
+    flows.chosen = key;
+    $('flow').hidden = key === null;
+    if (key !== null) {
+      const { flow } = flows.known.get(key) || {};
+      if (flow) write($('flow-name'), `${nameOf(flow)} to ${flow.peer}`);
+    }
+    if (state.live) listFlows(state.live);
+    drawFlows();
+    if (key !== null) $('flow').scrollIntoView({ block: 'nearest' });
+  }
+
+  const flowPlots = () => plots.filter((plot) => plot.spec.end);
+  function drawFlows() {
+    state.flowsDrawnAt = Date.now();
+    flowPlots().forEach((plot) => plot.update());
+  }
+
+  /* Rows don't move under who reads them or is about to choose one. */
+  function isHeld() {
+    const focused = document.activeElement;
+    const byKeys = $('flows').contains(focused) && focused.matches(':focus-visible');
+    return state.flowOrder.length > 0 && (byKeys || Date.now() - state.flowsHeldAt < HOLD_MS);
+  }
+
+  function listFlows(live) {
+    const now = new Map(live.flows.map((flow) => [Flows.key(flow), flow]));
+    const sought = $('find').value.trim().toLowerCase();
+    if (!isHeld()) {
+      const isMeant = (flow) => (!state.scope || flow.peer === state.scope)
+        && `${nameOf(flow)} ${flow.peer}`.toLowerCase().includes(sought);
+      state.flowOrder = [...now].filter(([, flow]) => isMeant(flow)).map(([key]) => key).slice(0, sought ? now.size : FLOWS_MAX);
+    }
+    const body = $('flows').tBodies[0];
+    const keys = state.flowOrder.filter((key) => flows.known.has(key));
+    while (body.rows.length > keys.length) body.deleteRow(-1);
+    keys.forEach((key, at) => {
+      const row = body.rows[at] || flowRow(body);
+      const button = row.querySelector('button');
+      const { flow } = flows.known.get(key);
+      const latest = flows.latest(key);
+      row.dataset.flow = key;
+      write(button, nameOf(flow));
+      button.setAttribute('aria-expanded', String(key === state.flow));
+      const offered = latest.offered_bps ?? (now.has(key) ? flow.bps : null);
+      const cells = [flow.peer, shown(offered, rate), shown(latest.link_bps, rate), shown(ratio((name) => latest[name]), plainly),
+        shown(latest.mean_ns, time), shown(latest.dropped_per_s, perSecond), now.has(key) ? span(flow.for_ns) : 'silent'];
+      cells.forEach((text, column) => {
+        const cell = row.cells[column + 1] || row.insertCell();
+        cell.className = column === 0 ? '' : 'n';
+        write(cell, text);
+      });
+    });
+    write($('no-flows'), keys.length ? '' : sought ? 'None of the flows that send most is like that.' : 'None in the last seconds.');
+  }
+
+  function flowRow(body) {
+    const row = body.insertRow();
+    const button = make('button', { type: 'button', 'aria-controls': 'flow' });
+    button.addEventListener('click', () => chooseFlow(row.dataset.flow === state.flow ? null : row.dataset.flow));
+    row.append(make('th', { scope: 'row' }, button));
+    return row;
   }
 
   function choose(scope) {
     state.scope = scope;
     state.cursor = null;
+    state.flowOrder = [];
     $('scope').value = scope;
     if (state.live) describe(state.live);
     ask();
@@ -351,9 +466,7 @@
     fill($('decisions'), decisions.length ? decisions : [['nothing is sent', NONE]], ['wrap', 'n']);
     const learned = peers.flatMap((peer) => peer.classes.map((it) => [state.scope ? it.class : `${it.class} to ${peer.name}`, plainly(it.ratio), it.backing_off ? 'left alone' : 'compressed']));
     fill($('learned'), learned.length ? learned.slice(0, 16) : [['nothing yet', NONE, NONE]], ['wrap', 'n', '']);
-    const flows = live.flows.filter((it) => !state.scope || it.peer === state.scope).slice(0, FLOWS_MAX)
-      .map((it) => [`${PROTOCOLS[it.protocol] || `ip${it.protocol}`} ${it.source} → ${it.destination}`, it.peer, rate(it.bps), span(it.for_ns)]);
-    fill($('flows'), flows.length ? flows : [['none in the last seconds', NONE, NONE, NONE]], ['', '', 'n', 'n']);
+    listFlows(live);
     listEvents(live.events);
   }
 
@@ -420,10 +533,14 @@
     source.onmessage = (event) => {
       const live = JSON.parse(event.data);
       state.live = live;
+      /* The past of flows is only here: it goes on while the page stands still. */
+      flows.take(live.at_unix_s, live.flows);
       write($('link'), '');
       if (state.paused) return;
       describe(live);
       append(live);
+      const pause = calm.matches ? 4900 : 0;
+      if (state.cursor === null && !document.hidden && Date.now() - state.flowsDrawnAt >= pause) drawFlows();
     };
     source.onopen = () => { ask(); };
     source.onerror = () => {

@@ -6,7 +6,7 @@ use crate::config::base64_of;
 
 const DOCUMENT: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("flows.js"), include_str!("page.js"));
 
 /// What goes with every answer: nothing is kept, embedded or passed on.
 pub(super) const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\

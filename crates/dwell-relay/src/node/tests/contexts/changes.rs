@@ -129,8 +129,8 @@ fn what_waits_is_dropped_and_the_context_goes_on_with_another_generation() {
     net.start_sources(1_000, 8_000, 250 * MICRO_NS);
     net.run_to(2_000);
     net.net.with_node(net.ends[0], |end, now, _| {
-        let crate::node::Node { peers, store, .. } = &mut end.node;
-        crate::node::outbound::clear(&mut peers[0], store, now);
+        let crate::node::Node { peers, store, flow_watch, .. } = &mut end.node;
+        crate::node::outbound::clear((&mut peers[0], 0), store, flow_watch, now);
     });
     net.run_to(6_000);
     net.assert_nothing_altered_or_doubled();
