@@ -118,9 +118,10 @@ pub(super) fn picture(
         }
     }
     let _download = web.begin(client, site::SERVERS[0], "text")?;
-    std::thread::sleep(Duration::from_secs(8));
+    // It lasts some seven seconds.
+    std::thread::sleep(Duration::from_secs(4));
     browser.run("document.querySelector('#flows button').click()")?;
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(2));
     let place = "const box = document.getElementById('flows-title').parentElement.getBoundingClientRect(); \
                  return { x: 0, y: box.y + scrollY - 8, width: innerWidth, height: box.height + 16, scale: 1 }";
     let clip: Value = browser.run(place)?;
