@@ -12,6 +12,7 @@ mod allowance;
 mod arrivals;
 mod bottleneck;
 mod classes;
+mod clocks;
 mod compress;
 mod contexts;
 mod deadlines;

@@ -32,7 +32,7 @@ pub use gate::GateCounts;
 pub(crate) use handshake::{HELLO_LEN_MAX, Offer, Opened};
 pub use handshake::{Handshake, HelloOutcome};
 pub(crate) use identity::Identity;
-pub(crate) use keyed::{Answer, Responded};
+pub(crate) use keyed::{Answer, PeerClock, Responded};
 pub use pairing::{PAIRING_MAC_LEN, PairingKey};
 pub(crate) use psk::From;
 pub use session::{OpenError, Session};

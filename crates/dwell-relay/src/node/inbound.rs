@@ -118,6 +118,9 @@ impl Node {
                         if let Some(hello) = &opened.began {
                             self.installed(env, now, index, source, hello);
                         }
+                        if let Some(clock) = opened.clock {
+                            self.compare_clocks(env, index, clock);
+                        }
                         let peer = &mut self.peers[index];
                         peer.rx.datagrams += 1;
                         peer.rx.bytes += len;

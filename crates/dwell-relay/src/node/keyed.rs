@@ -71,8 +71,9 @@ impl Node {
         let peer = &mut self.peers[index];
         let payload = examined.payload().to_vec();
         let mut out = [0; HELLO_LEN_MAX];
+        let times = (now, env.unix_ns());
         let answer =
-            peer.handshake.answer(now, initiation.sender, examined.state, &payload, &mut out);
+            peer.handshake.answer(times, initiation.sender, examined.state, &payload, &mut out);
         match answer {
             Answer::Replayed => {
                 self.drops.hello_replayed += 1;
@@ -201,7 +202,7 @@ impl Node {
             let copy = &mut self.scratch[..len];
             copy.copy_from_slice(datagram);
             let Ok(opened) = peer.handshake.open(now, header, copy) else { continue };
-            let Opened { body, current, newest, began } = opened;
+            let Opened { body, current, newest, began, clock } = opened;
             let body_end = DATA_HEADER_LEN + body.len();
             datagram[DATA_HEADER_LEN..body_end].copy_from_slice(body);
             if let Some(hello) = &began {
@@ -210,13 +211,22 @@ impl Node {
                 // A straggler from where the peer was does not move it back.
                 self.roamed(env, now, index, source);
             }
+            if let Some(clock) = clock {
+                self.compare_clocks(env, index, clock);
+            }
             self.peers[index].turn.charge(DATAGRAM_NS);
             self.peers[index].turn.charge_bytes(len as u64);
             let rx = &mut self.peers[index].rx;
             rx.datagrams += 1;
             rx.bytes += len as u64;
             let body = &mut datagram[DATA_HEADER_LEN..body_end];
-            self.opened(env, now, index, header, &Opened { body, current, newest, began: None });
+            self.opened(
+                env,
+                now,
+                index,
+                header,
+                &Opened { body, current, newest, began: None, clock: None },
+            );
             return;
         }
         self.drops.unknown_source += 1;

@@ -6,6 +6,7 @@ mod blocks;
 mod busy;
 mod chains;
 mod chunks;
+mod clocks;
 mod contexts;
 mod fair;
 mod flood;

@@ -7,7 +7,7 @@ use dwell_wire::{ContextOffer, Cookie, DataHeader, Hello, Response};
 use snow::HandshakeState;
 use zeroize::Zeroizing;
 
-use super::keyed::{Answer, Keyed, PairKeys, Responded};
+use super::keyed::{Answer, Keyed, PairKeys, PeerClock, Responded};
 use super::psk::{From, Psk};
 use super::session::{OpenError, Session};
 use super::{Key, RandomSource, noise};
@@ -62,11 +62,13 @@ pub(crate) struct Opened<'a> {
     pub(crate) newest: bool,
     /// It is the first of its session, and proves that the peer has it.
     pub(crate) began: Option<Hello>,
+    /// What the initiation of that session says of the peer's clock.
+    pub(crate) clock: Option<PeerClock>,
 }
 
 impl<'a> Opened<'a> {
     pub(super) fn current((body, newest): (&'a mut [u8], bool)) -> Self {
-        Self { body, current: true, newest, began: None }
+        Self { body, current: true, newest, began: None, clock: None }
     }
 }
 
@@ -271,10 +273,11 @@ impl Handshake {
         matches!(&self.0, Method::Keyed(keyed) if keyed.awaits(index))
     }
 
-    /// Answers an initiation that is from the peer: `state` has read it.
+    /// Answers an initiation that is from the peer: `state` has read it. The time is also given in UTC, in
+    /// nanoseconds since 1970.
     pub(crate) fn answer(
         &mut self,
-        now: Instant,
+        now: (Instant, u64),
         sender: u32,
         state: HandshakeState,
         payload: &[u8],

@@ -33,8 +33,29 @@ const TRIES_FAST_KNOWN: u32 = 60;
 const ANSWER_GAP_NS: u64 = 20 * MILLI_NS;
 /// At most this many responses to one initiation are examined: each costs a key agreement.
 const RESPONSES_MAX: u32 = 8;
+/// Two initiations of one sender that are answered are further apart than this by any clock that goes: if not, the
+/// second one shows the time of the first, because its clock was set back in between.
+const STANDS_STILL_NS: u64 = MILLI_NS;
 /// A cookie is used for this long; the one who made it knows it a little longer.
 const COOKIE_NS: u64 = 120 * SECOND_NS;
+
+/// What an initiation says of its sender's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PeerClock {
+    /// By how much it is ahead of this machine's, in nanoseconds; negative if it is behind. None if that can't
+    /// be said.
+    pub(crate) ahead_ns: Option<i64>,
+}
+
+impl PeerClock {
+    /// `time` is that of the initiation, `before` that of the one that was answered before it.
+    fn of(time: u64, before: u64, unix_ns: u64) -> Self {
+        let goes = time.saturating_sub(before) > STANDS_STILL_NS;
+        let ahead = i128::from(time) - i128::from(unix_ns);
+        let ahead_ns = i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX });
+        Self { ahead_ns: goes.then_some(ahead_ns) }
+    }
+}
 
 /// The outcome of a response.
 #[derive(Debug)]
@@ -54,6 +75,15 @@ pub(crate) enum Answer {
     Written(usize),
     /// It makes no sense.
     Malformed,
+}
+
+/// A session that a responder has made, and its peer has not used yet.
+struct Next {
+    session: Session,
+    /// What it is to be put into use with; nothing if it only opens what comes by it.
+    hello: Option<Hello>,
+    /// What the initiation says of the peer's clock, until the peer has proved that it was its own.
+    clock: Option<PeerClock>,
 }
 
 /// An initiation that is not answered yet.
@@ -80,8 +110,7 @@ pub(super) struct Keyed {
     peer_mac1: hmac::Key,
     current: Option<Session>,
     previous: Option<Session>,
-    /// With what it is to be put into use with; nothing if it only opens what comes by it.
-    next: Option<(Session, Option<Hello>)>,
+    next: Option<Next>,
     /// When both ends ask at once: the session that we asked for goes before the peer's.
     goes_first: bool,
     attempt: Option<Attempt>,
@@ -181,7 +210,7 @@ impl Keyed {
     }
 
     fn sessions(&self) -> impl Iterator<Item = &Session> {
-        let next = self.next.as_ref().map(|(session, _)| session);
+        let next = self.next.as_ref().map(|next| &next.session);
         self.current.iter().chain(&self.previous).chain(next)
     }
 
@@ -192,7 +221,7 @@ impl Keyed {
         }
         let alive = |session: &Session| now < session.reject_at();
         self.previous = self.previous.take().filter(alive);
-        self.next = self.next.take().filter(|(session, _)| alive(session));
+        self.next = self.next.take().filter(|next| alive(&next.session));
         let had = self.current.is_some();
         self.current = self.current.take().filter(alive);
         if had && self.current.is_none() {
@@ -282,9 +311,9 @@ impl Keyed {
         let agreed = agreed(Role::Initiator, &mut attempt.state, tag_in, tag_out);
         self.replace(now, Session::agreed(&agreed, now));
         // If both asked at once there are two sessions, and both ends must choose the same one.
-        if let Some((session, hello)) = self.next.as_mut().filter(|_| self.goes_first) {
-            *hello = None;
-            session.carried(now);
+        if let Some(next) = self.next.as_mut().filter(|_| self.goes_first) {
+            next.hello = None;
+            next.session.carried(now);
         }
         self.settled(now);
         Responded::Installed(hello)
@@ -305,10 +334,11 @@ impl Keyed {
         self.initial_at = now + RETRY_NS;
     }
 
-    /// Answers an initiation of the peer: `state` has read it, `payload` is what it said.
+    /// Answers an initiation of the peer: `state` has read it, `payload` is what it said, `unix_ns` the time in
+    /// UTC.
     pub(super) fn answer(
         &mut self,
-        now: Instant,
+        (now, unix_ns): (Instant, u64),
         sender: u32,
         mut state: HandshakeState,
         payload: &[u8],
@@ -325,8 +355,9 @@ impl Keyed {
         else {
             return Answer::Malformed;
         };
+        let clock = PeerClock::of(time, self.peer_time, unix_ns);
         (self.peer_time, self.answered_at) = (time, Some(now));
-        self.next = Some((session, Some(hello)));
+        self.next = Some(Next { session, hello: Some(hello), clock: Some(clock) });
         Answer::Written(len)
     }
 
@@ -371,7 +402,7 @@ impl Keyed {
 
     /// The session that a datagram with this header is of.
     pub(super) fn session_of(&mut self, header: DataHeader) -> Option<&mut Session> {
-        let next = self.next.as_mut().map(|(session, _)| session);
+        let next = self.next.as_mut().map(|next| &mut next.session);
         let mut sessions = self.current.iter_mut().chain(&mut self.previous).chain(next);
         sessions.find(|session| session.tag_in() == header.session)
     }
@@ -389,21 +420,22 @@ impl Keyed {
         }
         if let Some(session) = self.previous.as_mut().filter(named) {
             let (body, _) = session.open(header, datagram)?;
-            return Ok(Opened { body, current: false, newest: false, began: None });
+            return Ok(Opened { body, current: false, newest: false, began: None, clock: None });
         }
-        let next = self.next.as_mut().filter(|(session, _)| session.tag_in() == header.session);
-        let (session, hello) = next.ok_or(OpenError::Session)?;
-        let (body, newest) = session.open(header, datagram)?;
-        let began = hello.take();
+        let next = self.next.as_mut().filter(|next| next.session.tag_in() == header.session);
+        let next = next.ok_or(OpenError::Session)?;
+        let (body, newest) = next.session.open(header, datagram)?;
+        // Only now is it known that the initiation was no old one that somebody recorded.
+        let (began, clock) = (next.hello.take(), next.clock.take());
         if began.is_some() {
             self.promote(now);
         }
-        Ok(Opened { body, current: began.is_some(), newest, began })
+        Ok(Opened { body, current: began.is_some(), newest, began, clock })
     }
 
     /// The peer uses the next session, so it has it: now we do, too.
     fn promote(&mut self, now: Instant) {
-        let Some((session, _)) = self.next.take() else { return };
+        let Some(Next { session, .. }) = self.next.take() else { return };
         self.replace(now, session);
         self.settled(now);
     }

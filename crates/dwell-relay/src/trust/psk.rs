@@ -184,7 +184,7 @@ impl Psk {
             }
             (_, Some(previous)) => {
                 let (body, _) = previous.open(header, datagram)?;
-                Ok(Opened { body, current: false, newest: false, began: None })
+                Ok(Opened { body, current: false, newest: false, began: None, clock: None })
             }
             _ => Err(OpenError::Session),
         }

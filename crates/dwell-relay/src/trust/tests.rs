@@ -132,7 +132,13 @@ impl End {
         }
         let payload = examined.payload().to_vec();
         let mut out = [0; HELLO_LEN_MAX];
-        match self.handshake.answer(now, it.sender, examined.state, &payload, &mut out) {
+        match self.handshake.answer(
+            (now, self.unix_ns),
+            it.sender,
+            examined.state,
+            &payload,
+            &mut out,
+        ) {
             Answer::Written(len) => Some(out[..len].to_vec()),
             Answer::Replayed | Answer::Malformed => None,
         }

@@ -36,6 +36,8 @@ pub enum Problem {
     DictionaryMismatch,
     /// More comes in models than the processors of this machine decode.
     DecodesSlowly,
+    /// The peer's clock differs much from this machine's.
+    ClockDiffers,
     /// Other routes of this machine lead packets for the peer past the tunnel.
     Bypassed,
     /// The route to the peer's endpoint leads into the tunnel itself.
@@ -48,7 +50,7 @@ pub enum Problem {
 
 impl Problem {
     /// The problems that a peer can have.
-    pub const OF_PEERS: [Self; 16] = [
+    pub const OF_PEERS: [Self; 17] = [
         Self::Unresolved,
         Self::Unreachable,
         Self::PortClosed,
@@ -63,6 +65,7 @@ impl Problem {
         Self::NotAllowed,
         Self::DictionaryMismatch,
         Self::DecodesSlowly,
+        Self::ClockDiffers,
         Self::Bypassed,
         Self::EndpointInTunnel,
     ];
@@ -87,6 +90,7 @@ impl Problem {
             Self::DecodesSlowly => "decodes_slowly",
             Self::NotAllowed => "not_allowed",
             Self::DictionaryMismatch => "dictionary_mismatch",
+            Self::ClockDiffers => "clock_differs",
             Self::Bypassed => "bypassed",
             Self::EndpointInTunnel => "endpoint_in_tunnel",
             Self::UnknownPeer => "unknown_peer",

@@ -261,7 +261,9 @@ fn clocks_that_jump_under_load_disturb_nobody() {
         }
     }
     net.run_to(403_000);
-    assert!((4..=6).contains(&seen.len()), "{} sessions in 400 s", seen.len());
+    // Beside those that are due: an end that learns that the clocks differ, or agree, asks for one more, of which the
+    // other end learns it; and so does that one. There are four jumps.
+    assert!((4..=6 + 2 * 4).contains(&seen.len()), "{} sessions in 400 s", seen.len());
     net.assert_nothing_altered_or_doubled();
     for side in [0, 1] {
         assert_eq!(net.end(side).env.delivered.len(), 20_000);
