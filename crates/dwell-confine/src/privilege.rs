@@ -48,6 +48,11 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// True if this process may make interfaces and set routes: it has `CAP_NET_ADMIN`.
+pub fn may_administer_networks() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(NEEDED))
+}
+
 /// True if this process can become that user: in a container root may lack the capabilities for
 /// it, and a user namespace may not have the user.
 pub fn can_become(user: User) -> bool {

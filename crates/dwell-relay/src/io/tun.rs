@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use dwell_confine::privilege::may_administer_networks;
 use ipnet::IpNet;
 use rustix::io::Errno;
 use thiserror::Error;
@@ -259,6 +260,21 @@ fn creation_error(name: &str, source: io::Error) -> TunError {
             None => TunError::Create { name, source },
         },
         _ => TunError::Create { name, source },
+    }
+}
+
+/// Returns why a relay that is started as this process was could not make the interface of this name; none if
+/// nothing is known that speaks against it, or there is such a TUN interface: perhaps that relay runs.
+pub fn obstacle(name: &str) -> Option<TunError> {
+    let kind = Routes::new().ok().and_then(|routes| routes.link_kind(name).ok());
+    match kind {
+        Some(Some(kind)) if kind == "tun" => None,
+        Some(_) => {
+            let kind = other_kind(name)?;
+            Some(TunError::Taken { name: name.to_owned(), kind })
+        }
+        None if !may_administer_networks() => Some(TunError::Permission { name: name.to_owned() }),
+        None => None,
     }
 }
 

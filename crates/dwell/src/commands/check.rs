@@ -28,8 +28,8 @@ Exit codes:
 /// Read a configuration and report what is wrong with it
 ///
 /// Secrets that the configuration names are read too, so that their permissions are checked. The
-/// routes of this machine are checked for those that would lead packets past the tunnel, and its memory for what
-/// contexts may take.
+/// routes of this machine are checked for those that would lead packets past the tunnel, its memory for what
+/// contexts may take, and whether the interface can be made.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Check {
@@ -39,7 +39,7 @@ pub(crate) struct Check {
     /// Print the result as JSON
     #[arg(long, conflicts_with = "sample")]
     json: bool,
-    /// Do not check routes and memory of this machine: the configuration is for another one
+    /// Do not check routes, memory and interfaces of this machine: the configuration is for another one
     #[arg(long, conflicts_with = "sample")]
     no_routes: bool,
     /// Print a commented configuration with every key and its default value
@@ -56,6 +56,7 @@ impl Check {
         let result = Config::load(&file);
         let mut warnings = result.as_ref().map_or_else(|_| Vec::new(), Config::warnings);
         if let (Ok(config), false) = (&result, self.no_routes) {
+            warnings.extend(start_warning(config));
             warnings.extend(dwell_relay::route_warnings(config));
             warnings.extend(config.memory_warning(memory::machine_bytes()));
         }
@@ -71,6 +72,13 @@ impl Check {
         }
         Ok(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// What would keep a relay with this configuration from starting here. The file is valid all the same, since it may
+/// be for another machine.
+fn start_warning(config: &Config) -> Option<String> {
+    let obstacle = dwell_relay::io::tun::obstacle(&config.node.tun)?;
+    Some(format!("on this machine a relay that is started as this check was {obstacle}"))
 }
 
 /// Tells everything that is wrong with a configuration.
