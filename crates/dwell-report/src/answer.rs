@@ -14,14 +14,8 @@ const LISTED_MAX: usize = 4;
 /// Answers what an operator asks first. Ends with a line end.
 pub fn answer(status: &Status) -> String {
     let mut out = states(status);
-    if let Some(why) = &status.configuration.refused {
-        let _ = writeln!(
-            out,
-            "the configuration file was refused, and the one before is in force: {why}"
-        );
-    }
-    if let Some(keys) = &status.configuration.waits_for_restart {
-        let _ = writeln!(out, "{keys}: what the configuration file says now needs a restart");
+    if let Some(why) = about_the_file(status) {
+        out = out + &why + "\n";
     }
     if status.peers.is_empty() {
         return out;
@@ -35,6 +29,18 @@ pub fn answer(status: &Status) -> String {
         let _ = writeln!(out, "and {more} more peers, see below");
     }
     out
+}
+
+/// Returns what is wrong with the configuration file, if something is: a line for each.
+pub(crate) fn about_the_file(status: &Status) -> Option<String> {
+    let refused = status.configuration.refused.as_ref().map(|why| {
+        format!("the configuration file was refused, and the one before is in force: {why}")
+    });
+    let waits = status.configuration.waits_for_restart.as_ref();
+    let waits =
+        waits.map(|keys| format!("{keys}: what the configuration file says now needs a restart"));
+    let said: Vec<String> = refused.into_iter().chain(waits).collect();
+    (!said.is_empty()).then(|| said.join("\n"))
 }
 
 /// Returns which peers are up, and which are not.

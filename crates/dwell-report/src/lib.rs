@@ -11,6 +11,7 @@
 mod answer;
 pub mod histogram;
 pub mod human;
+mod lately;
 pub mod live;
 pub mod metrics;
 pub mod proxy;

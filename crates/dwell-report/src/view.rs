@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::human::{self, NOTHING};
+use crate::lately::lately;
 use crate::status::{
     DictionaryStatus, HistoryStatus, PeerState, PeerStatus, ProblemStatus, RateSource, RecentLoss,
     RxStatus, Status,
@@ -13,9 +14,11 @@ use crate::table::{Column, Table};
 /// The explanation of the column `saved`.
 const SAVED: &str = "saved: against the same packets sent without dwell, all headers counted\n";
 
-/// Describes the state of a node in plain text: what is asked first, then the details. Ends with a line end.
-pub fn status_text(status: &Status) -> String {
-    let mut out = crate::answer(status) + &problems(status) + "\n" + &node_lines(status);
+/// Describes the state of a node in plain text: what is asked first, then the details. Ends with a line end. The
+/// time, in nanoseconds since 1970, tells how long ago something happened.
+pub fn status_text(status: &Status, now_unix_ns: u64) -> String {
+    let mut out = crate::answer(status) + &problems(status) + &lately(status, now_unix_ns);
+    out = out + "\n" + &node_lines(status);
     if status.peers.is_empty() {
         return out;
     }
@@ -469,7 +472,7 @@ hub: class meters: 70 packets sent, 60 compressed, 5 dropped, 5 received; p99 28
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
         let first = crate::answer(&example());
-        assert_eq!(status_text(&example()), format!("{first}\n{expected}"));
+        assert_eq!(status_text(&example(), 0), format!("{first}\n{expected}"));
     }
 
     #[test]
@@ -563,7 +566,7 @@ hub: dropped records of contexts: late 2
 
     #[test]
     fn an_empty_node_has_no_tables() {
-        let text = status_text(&Status { name: "a".into(), ..Status::default() });
+        let text = status_text(&Status { name: "a".into(), ..Status::default() }, 0);
         assert!(text.starts_with("a has no peers"), "{text}");
     }
 }

@@ -80,7 +80,6 @@ impl Recorder {
         (self.uptime_ns, self.cpu_ns, self.second) = (status.uptime_ns, status.cpu_ns, unix_s);
         let said = crate::answer(status);
         let line = |begins: &str| said.lines().find(|line| line.starts_with(begins));
-        let about_the_file = said.lines().find(|line| line.contains("the configuration file"));
         Live {
             at_unix_s: unix_s,
             node: status.name.clone(),
@@ -89,7 +88,7 @@ impl Recorder {
             state: said.lines().next().unwrap_or_default().to_owned(),
             is_up: status.peers.iter().all(|peer| peer.state == PeerState::Up),
             saved: line("saved").unwrap_or_default().to_owned(),
-            configuration: about_the_file.map(str::to_owned),
+            configuration: crate::answer::about_the_file(status),
             problems: status.problems.clone(),
             now: message::values(&node),
             peers,

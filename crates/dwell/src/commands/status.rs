@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use dwell_relay::io::clock::Clock;
 use dwell_report::{proxy, proxy_text, status_text};
 use serde_json::Value;
 
@@ -107,7 +108,7 @@ impl Status {
             (false, _) => {
                 let status: dwell_report::Status = serde_json::from_value(status.clone())
                     .context("the node's answer is not a status: is it dwell that answers?")?;
-                status_text(&status)
+                status_text(&status, Clock::unix_ns())
             }
         };
         Ok(text)

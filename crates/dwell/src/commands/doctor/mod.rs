@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use dwell_cli::progress::Progress;
 use dwell_cli::terminal;
+use dwell_relay::io::clock::Clock;
 use dwell_report::status::PeerState;
 use dwell_report::{Status, status_text};
 use serde::Serialize;
@@ -33,12 +34,14 @@ Examples:
   sudo dwell doctor --json --seconds 30      for programs, counting for half a minute
   sudo dwell doctor --config ./relay.toml    of a relay that does not start
 
-It begins with what looks wrong, in sentences, with what helps. Then come the configuration, the status before and after the
-time in which it counts, the errors of the kernel, routes, interfaces, and pings of several lengths to the peers.
+It begins with what looks wrong, in sentences, with what helps. Then come the configuration, the
+status before and after the time in which it counts, the errors of the kernel, routes, interfaces,
+and pings of several lengths to the peers.
 
-Keys are not in it. Their files are read only to check the configuration, as `dwell check` does, and nothing of them is
-written. The configuration is shown as it was understood, without comments, and without what looks like a key or a
-password, but for public keys. Names, addresses and networks are: look through it before you publish it.
+Keys are not in it. Their files are read only to check the configuration, as `dwell check` does, and
+nothing of them is written. The configuration is shown as it was understood, without comments, and
+without what looks like a key or a password, but for public keys. Names, addresses and networks are:
+look through it before you publish it.
 
 Exit codes:
   0  nothing looks wrong, or only hints
@@ -223,7 +226,7 @@ fn text(report: &Report) -> String {
     if let Some([before, after]) = &report.status {
         let (window, rates) = opinions::rates(before, after);
         section(&format!("counted for {window}"), &rates);
-        section("status", &status_text(after));
+        section("status", &status_text(after, Clock::unix_ns()));
         section("events", &gather::events(after));
     }
     if let Some([before, after]) = &report.udp {
