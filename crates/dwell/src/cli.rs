@@ -38,6 +38,19 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Longer lines are broken once more, where they are shown: that looks ragged.
+    #[test]
+    fn what_stands_below_options_fits_a_hundred_columns() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
+
     #[test]
     fn every_command_has_examples_and_exit_codes() {
         for command in Cli::command().get_subcommands() {

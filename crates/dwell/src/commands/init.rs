@@ -217,7 +217,7 @@ impl Init {
         let line = site.invite(0, 1, OPEN_DAYS)?.remove(0);
         print_line(&line, &path, None, self.json)?;
         if !self.json {
-            terminal::note(&next_step(&line));
+            terminal::note(&next_step(&line, &path));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -246,15 +246,26 @@ pub(super) fn print_line(
     Ok(terminal::print(&format!("{document:#}\n"))?)
 }
 
-fn next_step(line: &Line) -> String {
+/// The option by which another command finds this configuration, with a space before it; nothing if it does anyhow.
+pub(super) fn config_option(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);
+    match text.chars().all(is_plain) {
+        _ if path == Path::new(DEFAULT_CONFIG) => String::new(),
+        true => format!(" --config {text}"),
+        false => format!(" --config '{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+fn next_step(line: &Line, config: &Path) -> String {
     let reach = match line.endpoints.is_empty() {
         true => "This node has no endpoint: it initiates, and the other end must have one.\n",
         false => "",
     };
-    let quoted = line.quoted();
+    let (quoted, config) = (line.quoted(), config_option(config));
     format!(
         "\nAt the other end:  sudo dwell join {quoted}\nThen here, with the line that it prints:  sudo dwell \
-         join LINE\n{reach}The line is good for one answer within {OPEN_DAYS} days. Bring it over a channel that nobody \
+         join{config} LINE\n{reach}The line is good for one answer within {OPEN_DAYS} days. Bring it over a channel that nobody \
          else can write to, and better none that others read."
     )
 }
@@ -278,6 +289,14 @@ mod tests {
         );
         assert_eq!(rate("auto"), Ok(RateConfig::Auto));
         assert!(rate("250KB").unwrap_err().contains("250kbit"));
+    }
+
+    #[test]
+    fn what_is_next_is_done_with_the_same_file() {
+        let option = |path: &str| config_option(Path::new(path));
+        assert_eq!(option(DEFAULT_CONFIG), "");
+        assert_eq!(option("./test.toml"), " --config ./test.toml");
+        assert_eq!(option("/tmp/my site's.toml"), r" --config '/tmp/my site'\''s.toml'");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use dwell_relay::config::{Config, Endpoint, PeerConfig, PublicKey, RateConfig, S
 use dwell_relay::pairing::edit::{self, NewPeer};
 use dwell_relay::pairing::{Invitation, LINE_LEN_MAX, Line, LineKind, Pass, Seal, is_code};
 
-use super::init::{Own, listen_for, print_line};
+use super::init::{Own, config_option, listen_for, print_line};
 use super::networks;
 use super::node::Reloaded;
 use super::site::Site;
@@ -25,11 +25,11 @@ Examples:
   sudo dwell join --up LINE            and run the relay at once
   sudo dwell join < line.txt           from a file, or pasted
   sudo dwell join --code 4821-0937-5561-2048 ANSWER   with the code that the other end printed
-  sudo dwell join --psk /etc/dwell/ab.psk LINE   with a key that both ends share, made by `dwell genpsk`
+  sudo dwell join --psk /etc/dwell/ab.psk LINE   with a key that both ends share, of `dwell genpsk`
 
-Without a configuration it makes one. It prints the line that is to be pasted at the other end, and a
-code for those who compare it; given that line, it asks for the code and prints nothing more. A relay
-that runs takes the new peer at once.
+Without a configuration it makes one. It prints the line that is to be pasted at the other end, and
+a code for those who compare it; given that line, it asks for the code and prints nothing more. A
+relay that runs takes the new peer at once.
 
 Exit codes:
   0  the other end is a peer
@@ -138,9 +138,10 @@ impl Join {
         match (self.up, is_running) {
             (true, _) => return up::run(&path, None, logging),
             (false, true) => terminal::note("See whether it works:  sudo dwell verify"),
-            (false, false) => terminal::note(
-                "Start it here:  sudo dwell up\nSee whether it works:  sudo dwell verify",
-            ),
+            (false, false) => terminal::note(&format!(
+                "Start it here:  sudo dwell up{}\nSee whether it works:  sudo dwell verify",
+                config_option(&path)
+            )),
         }
         Ok(ExitCode::SUCCESS)
     }

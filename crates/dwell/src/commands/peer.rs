@@ -24,8 +24,8 @@ Examples:
   sudo dwell peer add --as hub --public-key KEY --prefix 10.0.0.0/8 --endpoint hub.example.net:7733
   sudo dwell peer remove site-b        it is gone at once, with its routes
 
-Comments and everything else in the configuration stay as they are. A relay that runs takes the change
-without losing packets to other peers.
+Comments and everything else in the configuration stay as they are. A relay that runs takes the
+change without losing packets to other peers.
 
 Exit codes:
   0  the job is done

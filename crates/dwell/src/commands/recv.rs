@@ -34,9 +34,10 @@ Examples:
 
 It prints the command to type on the other machine, with a code for this receiver, and the other
 addresses of this machine, if it has several: use one that the other machine can reach. What comes
-has a hidden name that ends in .dwell-part until it is complete and verified. After an interruption that stays, and
-the next transfer of the same name to the same place goes on with it; remove it if there is to be none. To a pipe
-bytes go as they come: there only the exit code says whether it was all.
+has a hidden name that ends in .dwell-part until it is complete and verified. After an interruption
+that stays, and the next transfer of the same name to the same place goes on with it; remove it if
+there is to be none. To a pipe bytes go as they come: there only the exit code says whether it was
+all.
 
 Nothing is replaced that is there, unless --overwrite says so. With it, or with --no-clobber, a
 directory is received file by file into the one that is there.

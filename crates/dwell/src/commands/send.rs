@@ -28,12 +28,13 @@ Examples:
   dwell send backup.img 192.0.2.7:7735 --key 1jz0...
   dwell send backup.img hub.example --psk transfer.psk
 
-Directories come with all that is in them, with permissions, times, symbolic and hard links; owners, extended
-attributes and devices don't. Files are compressed where that is faster, encrypted, and verified at the end. After
-an interruption the same commands go on where it stopped: what the receiver has is compared by its hashes.
+Directories come with all that is in them, with permissions, times, symbolic and hard links; owners,
+extended attributes and devices don't. Files are compressed where that is faster, encrypted, and
+verified at the end. After an interruption the same commands go on where it stopped: what the
+receiver has is compared by its hashes.
 
-The code, or the key, is for one receiver. Other users of this machine may see it in the list of processes:
-where that matters, set the variable DWELL_KEY instead, or use --psk.
+The code, or the key, is for one receiver. Other users of this machine may see it in the list of
+processes: where that matters, set the variable DWELL_KEY instead, or use --psk.
 
 Exit codes:
   0    the receiver has it all, and it is what was sent

@@ -20,9 +20,10 @@ Examples:
   dwell sim reproduce shimamura/fig-8 --jobs 1   one figure, on one core
 
 The directory gets results.jsonl and results.csv (all runs), report.html (figures and tables beside
-the papers' numbers), tally.md (how many of these come out, and what is known about those that do not) and
-figures/*.svg. Runs of --quick are shorter than the papers': what is off in them need not be off without it. A run that is in results.jsonl already is not run again:
-to go on after an interruption, give the same command again.
+the papers' numbers), tally.md (how many of these come out, and what is known about those that do
+not) and figures/*.svg. Runs of --quick are shorter than the papers': what is off in them need not
+be off without it. A run that is in results.jsonl already is not run again: to go on after an
+interruption, give the same command again.
 
 Exit codes:
   0    all runs are done, whatever their results are

@@ -24,7 +24,7 @@ Examples:
   dwell sim run mine.toml --out mine.jsonl                   only the runs; `.csv` works too
   dwell sim run mine.toml --json | jq .metrics               each run as a line of JSON
   dwell sim run worked/lte --precision call.delay_p99_s=0.05    as many runs as that takes
-  dwell sim run mine.toml --on slurm --store /shared/mine    on a cluster; what the store has is not done again
+  dwell sim run mine.toml --on slurm --store /shared/mine    on a cluster; what is there stays
   dwell sim run mine.toml --on ray --out mine.parquet        a table for pandas, polars and DuckDB
 
 A run that the directory (or the file of JSON lines) has already is not run again. To go on after an

@@ -23,8 +23,9 @@ Examples:
   dwell sim trace worked/satellite --set flow.data.flavour=bbr --out sat.pcapng --windows sat.csv
 
 The file has an interface for each link. Packets have headers that follow from their flow, and no
-payload; their times are those at which their transmission begins. Where queues are not managed, they
-are simulated packet by packet for this, so that what happens at the same instant may be in another order.
+payload; their times are those at which their transmission begins. Where queues are not managed,
+they are simulated packet by packet for this, so that what happens at the same instant may be in
+another order.
 
 Exit codes:
   0  the trace is written

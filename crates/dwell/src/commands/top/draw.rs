@@ -8,6 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Sparkline, Table, TableState};
 
+use super::flows;
 use super::model::{Model, Row as PeerRow};
 
 /// Smaller terminals are asked to grow.
@@ -198,11 +199,10 @@ fn draw_decisions(frame: &mut Frame<'_>, area: Rect, model: &Model, peer: &PeerS
 }
 
 fn draw_flows(frame: &mut Frame<'_>, area: Rect, model: &Model, peer: &PeerStatus) {
-    let flows = model.status().map_or(&[][..], |status| &status.flows);
-    let rows = flows.iter().filter(|flow| flow.peer == peer.name).map(|flow| {
-        let ends = format!("{} {} > {}", flow.protocol_name(), flow.source, flow.destination);
-        Row::new([right(short_rate(Some(flow.bps))), Cell::new(ends)])
-    });
+    let rows = model
+        .flows(&peer.name)
+        .into_iter()
+        .map(|flow| Row::new([right(short_rate(Some(flow.bps))), Cell::new(flows::ends(flow))]));
     let widths = [Constraint::Length(8), Constraint::Min(20)];
     let block = Block::new().borders(Borders::TOP).title(" flows that send most: bit/s ");
     frame.render_widget(Table::new(rows, widths).block(block), area);
@@ -223,19 +223,17 @@ fn draw_classes(frame: &mut Frame<'_>, area: Rect, peer: &PeerStatus) {
 }
 
 fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model) {
+    let (sort, filter) = model.order();
     let text = match model.types_filter {
-        true => format!(" filter: {}_   Enter keeps it, Esc clears it", model.filter),
+        true => format!(" filter: {filter}_   Enter keeps it, Esc clears it"),
         false => {
-            let filter = match model.filter.is_empty() {
+            let filter = match filter.is_empty() {
                 true => String::new(),
-                false => format!(" ({})", model.filter),
+                false => format!(" ({filter})"),
             };
             let other = if model.shows_flows { "decisions" } else { "flows" };
             let pause = if model.is_paused { "p go on" } else { "p pause" };
-            format!(
-                " q quit  up/down peer  s sort: {}  / filter{filter}  f {other}  {pause}",
-                model.sort.name()
-            )
+            format!(" q quit  up/down peer  s sort: {sort}  / filter{filter}  f {other}  {pause}")
         }
     };
     frame.render_widget(Paragraph::new(text).style(REVERSED), area);
@@ -306,6 +304,17 @@ mod tests {
         let text = screen(&model, (80, 24), PLAIN).join("\n");
         assert!(text.contains("1.5 M tcp 10.1.0.5:40000 > 10.2.0.9:443"), "{text}");
         assert!(!text.contains("10.1.0.6") && text.contains("f decisions"), "{text}");
+        // The keys that sort and filter are the flows' then.
+        assert!(text.contains("s sort: rate"), "{text}");
+        for key in ['s', '/', 'u', 'd', 'p'] {
+            assert!(model.take_key(Key::Char(key)));
+        }
+        let text = screen(&model, (80, 24), PLAIN).join("\n");
+        assert!(text.contains("filter: udp_") && !text.contains("10.1.0.5"), "{text}");
+        assert!(text.contains("hub") && text.contains("depot"), "peers stay: {text}");
+        assert!(model.take_key(Key::Escape));
+        let text = screen(&model, (80, 24), PLAIN).join("\n");
+        assert!(text.contains("10.1.0.5") && text.contains("s sort: bytes"), "{text}");
         assert!(model.take_key(Key::Char('f')));
         assert!(screen(&model, (80, 24), PLAIN).join("\n").contains("queue: "));
     }

@@ -1,6 +1,7 @@
 //! `dwell top`: a node, live in the terminal.
 
 mod draw;
+mod flows;
 mod model;
 
 use std::io::{self, IsTerminal as _};
@@ -30,7 +31,8 @@ Keys:
   up, down   choose a peer, whose link, queue, decisions and classes stand below
   s          sort the peers: as configured, by name, rate out, rate in, waiting time, savings
   /          show only peers whose name, state or classes contain what is typed then; Esc clears it
-  f          show the flows to the peer that send most, or decisions again
+  f          show the flows to the peer that send most, or decisions again. While flows are shown s
+             sorts them: by rate, bytes, where they come from or go to; and / shows only some
   p          pause, and go on
   q          quit; Ctrl-C too
 

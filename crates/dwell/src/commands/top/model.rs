@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dwell_report::recent::{Totals, saved};
-use dwell_report::status::{PeerState, PeerStatus, RecentTraffic, Status};
+use dwell_report::status::{FlowStatus, PeerState, PeerStatus, RecentTraffic, Status};
+
+use super::flows::{self, FlowSort};
 
 /// Samples that are kept of each peer's link: as wide as a plot gets.
 const HISTORY_MAX: usize = 240;
@@ -88,6 +90,8 @@ pub(super) struct Model {
     pub(super) is_paused: bool,
     /// Flows are shown, and not decisions.
     pub(super) shows_flows: bool,
+    flow_sort: FlowSort,
+    flow_filter: String,
     selected: usize,
 }
 
@@ -124,20 +128,24 @@ impl Model {
         match (self.types_filter, key) {
             (_, Key::Interrupt) => return false,
             (true, Key::Char(typed)) => {
-                if self.filter.chars().count() < FILTER_MAX && !typed.is_control() {
-                    self.filter.push(typed);
+                let filter = self.filter_mut();
+                if filter.chars().count() < FILTER_MAX && !typed.is_control() {
+                    filter.push(typed);
                 }
             }
             (true, Key::Backspace) => {
-                self.filter.pop();
+                self.filter_mut().pop();
             }
             (true, Key::Enter) => self.types_filter = false,
             (_, Key::Escape) => {
-                self.filter.clear();
+                self.filter_mut().clear();
                 self.types_filter = false;
             }
             (false, Key::Char('q')) => return false,
             (false, Key::Char('/')) => self.types_filter = true,
+            (false, Key::Char('s')) if self.shows_flows => {
+                self.flow_sort = self.flow_sort.next();
+            }
             (false, Key::Char('s')) => self.sort = self.sort.next(),
             (false, Key::Char('f')) => self.shows_flows = !self.shows_flows,
             (false, Key::Char('p' | ' ')) => self.is_paused = !self.is_paused,
@@ -148,6 +156,25 @@ impl Model {
             (false, Key::Enter | Key::Backspace | Key::Char(_)) => {}
         }
         true
+    }
+
+    /// The filter that is typed: while flows are shown, theirs.
+    fn filter_mut(&mut self) -> &mut String {
+        if self.shows_flows { &mut self.flow_filter } else { &mut self.filter }
+    }
+
+    /// The order that `s` changes, by its name, and the filter that `/` begins.
+    pub(super) fn order(&self) -> (&'static str, &str) {
+        match self.shows_flows {
+            true => (self.flow_sort.name(), &self.flow_filter),
+            false => (self.sort.name(), &self.filter),
+        }
+    }
+
+    /// The flows to a peer that are shown, in their order.
+    pub(super) fn flows(&self, peer: &str) -> Vec<&FlowStatus> {
+        let flows = self.status().map_or(&[][..], |status| &status.flows);
+        flows::listed(flows, peer, &self.flow_filter, self.flow_sort)
     }
 
     /// The number of the selected row.

@@ -25,7 +25,7 @@ Examples:
   dwell trace analyze office.pcap --exceptions office.toml   what a relay should leave alone
   dwell trace analyze /srv/captures                          all captures in a directory
   ssh gateway tcpdump -w - | dwell trace analyze -           from standard input
-  dwell trace analyze /archive --on dask --store /shared/sums   a task for each capture; what the store has stays
+  dwell trace analyze /archive --on dask --store /shared/sums   a task for each capture
 
 pcap and pcapng are read, plain or compressed with gzip, zstd, bzip2 or xz.
 

@@ -22,7 +22,7 @@ use clap::Subcommand;
 
 const AFTER_HELP: &str = "\
 Examples:
-  dwell trace analyze office.pcap                        what is in it, and how much could go at most
+  dwell trace analyze office.pcap                        what is in it, and how much can go at most
   dwell trace analyze day/*.pcapng.gz --html day.html    many captures, as one page
   tcpdump -w - | dwell trace analyze -                   from a running capture, until Ctrl-C
   dwell trace analyze a.pcap --out a.json                keep the sums

@@ -50,8 +50,9 @@ Examples:
   dwell trace replay site.pcap --rate 5mbit --cost-per-mb 0.08 --write-config relay.toml
       what it saves, and a configuration that does it
 
-A capture has both directions, and a link a queue for each: both are assessed, and the verdict is that
-of the busier one. docs/replay.md explains how they are distinguished, what is modelled and what is not.
+A capture has both directions, and a link a queue for each: both are assessed, and the verdict is
+that of the busier one. docs/replay.md explains how they are distinguished, what is modelled and
+what is not.
 
 Exit codes:
   0    the capture was replayed

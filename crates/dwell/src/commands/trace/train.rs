@@ -25,8 +25,8 @@ Examples:
   dwell trace train *.pcap --codec lz4 --size 4KiB --max 256
   dwell trace replay later.pcap --rate 512kbit --dictionary dictionaries/all.dict
 
-For relays, copy all.dict to both ends and name it under `dictionary` of the peer. It holds pieces of
-the packets that it was made of: keep it as you keep the capture.
+For relays, copy all.dict to both ends and name it under `dictionary` of the peer. It holds pieces
+of the packets that it was made of: keep it as you keep the capture.
 
 The samples of each class are split in time: the dictionary is made of the earlier ones, and its
 gain is measured on the later ones.

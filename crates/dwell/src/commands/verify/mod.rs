@@ -27,9 +27,9 @@ Examples:
   sudo dwell verify --wait 60          gives the other end a minute to come up
   sudo dwell verify --json
 
-For each peer: the session; the routes; a ping to its tunnel address, there and back through the tunnel, with
-short packets and with the longest; and whether this machine forwards for the networks behind it. What the
-other machine forwards only it can say: run it there, too.
+For each peer: the session; the routes; a ping to its tunnel address, there and back through the
+tunnel, with short packets and with the longest; and whether this machine forwards for the networks
+behind it. What the other machine forwards only it can say: run it there, too.
 
 Exit codes:
   0  all that was tried works, perhaps with hints
