@@ -52,20 +52,24 @@ row() {
     seen=()
 }
 
-# look: collects what is said at site A while the relays run. The page is asked as a browser would ask it.
+# look [SITE]: collects what is said there, or at site A, while the relays run. The page is asked as a browser would
+# ask it.
 look() {
-    seen[check]=$(at site-a dwell check /etc/dwell/relay.toml 2>&1 || true)
-    seen[status]=$(at site-a dwell status 2>&1 || true)
-    seen[verify]=$(at site-a dwell verify --wait 2 2>&1 || true)
-    seen[log]=$(cat "$directory/site-a.log")
-    seen[web]=$(at site-a curl -sN --max-time 2 http://127.0.0.1:7780/live 2>&1 || true)
+    local site=${1:-site-a}
+    seen[check]=$(at "$site" dwell check /etc/dwell/relay.toml 2>&1 || true)
+    seen[status]=$(at "$site" dwell status 2>&1 || true)
+    seen[verify]=$(at "$site" dwell verify --wait 2 2>&1 || true)
+    seen[log]=$(cat "$directory/$site.log")
+    seen[web]=$(at "$site" curl -sN --max-time 2 http://127.0.0.1:7780/live 2>&1 || true)
 }
 
-# start [SITE...]: relays with a web page at site A. Some problems are called so after some seconds only.
+# start [SITE...]: relays with web pages. Some problems are called so after some seconds only.
 start() {
-    printf '\n[web]\nlisten = "127.0.0.1:7780"\n' >>"$(config site-a)"
     local site
-    for site in "$@"; do up "$site"; done
+    for site in "$@"; do
+        printf '\n[web]\nlisten = "127.0.0.1:7780"\n' >>"$(config "$site")"
+        up "$site"
+    done
 }
 
 # soon PATTERN [QUARTERS OF A SECOND]: until the status has it.
@@ -75,6 +79,18 @@ soon() {
         sleep 0.25
     done
     echo "never: $1"
+}
+
+# given COMMAND...: it changes site A's file while its relay runs, which has to read it then. What is said then, and by a
+# relay that is to start with it.
+given() {
+    start site-a site-b
+    soon "site-b answers"
+    "$@"
+    kill -HUP "${relays[site-a]}"
+    soon "the configuration file was refused"
+    look
+    seen[up]=$(at site-a timeout 5 dwell up 2>&1 || true)
 }
 
 wrong_key() {
@@ -99,10 +115,8 @@ same_key() {
     begin
     local own
     own=$(at site-a dwell pubkey /etc/dwell/private.key)
-    sed -i "s|^public_key = .*|public_key = \"$own\"|" "$(config site-a)"
-    seen[check]=$(at site-a dwell check /etc/dwell/relay.toml 2>&1 || true)
-    seen[up]=$(at site-a timeout 5 dwell up 2>&1 || true)
-    row "a node's own key as its peer's" "check up" "this is the node's own key: write the one that"
+    given sed -i "s|^public_key = .*|public_key = \"$own\"|" "$(config site-a)"
+    row "a node's own key as its peer's" "check up status verify log web" "this is the node's own key: write the one that"
 }
 
 swapped_prefixes() {
@@ -167,41 +181,45 @@ blocked_icmp() {
 wrong_units() {
     begin
     seen[init]=$(at site-a dwell init --config /tmp/x.toml --name site-a --rate 250KB 2>&1 || true)
-    sed -i 's|^rate = .*|rate = "250KB"|' "$(config site-a)"
-    seen[check]=$(at site-a dwell check /etc/dwell/relay.toml 2>&1 || true)
-    seen[up]=$(at site-a timeout 5 dwell up 2>&1 || true)
-    row 'a rate in wrong units (`250KB`)' "init check up" 'write "250kbit" for bits per second, or "250kB/s"'
+    row 'a rate in wrong units (`250KB`)' "init" 'write "250kbit" for bits per second, or "250kB/s"'
+    given sed -i 's|^rate = .*|rate = "250KB"|' "$(config site-a)"
+    row 'a rate in wrong units (`250KB`)' "check up status verify log web" \
+        'write \\?"250kbit\\?" for bits per second, or \\?"250kB/s\\?"'
 }
 
 taken_interface() {
     begin
     at site-a ip link add dwell0 type veth peer name other
+    seen[check]=$(at site-a dwell check /etc/dwell/relay.toml 2>&1 || true)
     seen[up]=$(at site-a timeout 5 dwell up 2>&1 || true)
     at site-a ip link delete dwell0
-    row "an interface of this name is there already" "up" 'choose another name for "tun" in \[node\], or remove'
+    row "an interface of this name is there already" "check up" 'choose another name for "tun" in \[node\], or remove'
 }
 
 missing_capability() {
     begin
-    seen[up]=$(at site-a setpriv --bounding-set -net_admin --inh-caps -net_admin timeout 5 dwell up 2>&1 || true)
-    row 'started without `CAP_NET_ADMIN`' "up" "needs CAP_NET_ADMIN: run as root, or give it"
+    local without=(setpriv --bounding-set -net_admin --inh-caps -net_admin)
+    seen[check]=$(at site-a "${without[@]}" dwell check /etc/dwell/relay.toml 2>&1 || true)
+    seen[up]=$(at site-a "${without[@]}" timeout 5 dwell up 2>&1 || true)
+    row 'started without `CAP_NET_ADMIN`' "check up" "needs CAP_NET_ADMIN: run as root, or give it"
+}
+
+add_site_c() {
+    printf '\n[[peer]]\nname = "site-c"\nprefixes = ["10.2.0.0/24"]\npublic_key = "%s"\n' \
+        "Zy1j6hgjOc1uUhu4QmS0vhSUWhTHrsZ7vRriz3r2V2o=" >>"$(config site-a)"
 }
 
 overlapping_prefixes() {
     begin
-    printf '\n[[peer]]\nname = "site-c"\nprefixes = ["10.2.0.0/24"]\npublic_key = "%s"\n' \
-        "Zy1j6hgjOc1uUhu4QmS0vhSUWhTHrsZ7vRriz3r2V2o=" >>"$(config site-a)"
-    seen[check]=$(at site-a dwell check /etc/dwell/relay.toml 2>&1 || true)
-    seen[up]=$(at site-a timeout 5 dwell up 2>&1 || true)
-    row "two peers with the same prefix" "check up" "is routed to .* already: a prefix can have one peer only"
+    given add_site_c
+    row "two peers with the same prefix" "check up status verify log web" "is routed to .* already: a prefix can have one peer only"
 }
 
 ipv6_only() {
     begin
-    sed -i 's|^endpoint = .*|endpoint = "[2001:db8:b::20]:7733"|' "$(config site-a)"
-    seen[check]=$(at site-a dwell check /etc/dwell/relay.toml 2>&1 || true)
-    seen[up]=$(at site-a timeout 5 dwell up 2>&1 || true)
-    row "IPv6 at one end, IPv4 at the other" "check up" 'listen on an IPv6 address, for instance listen = "\[::\]:7733"'
+    given sed -i 's|^endpoint = .*|endpoint = "[2001:db8:b::20]:7733"|' "$(config site-a)"
+    row "IPv6 at one end, IPv4 at the other" "check up status verify log web" \
+        'listen on an IPv6 address, for instance listen = \\?"\[::\]:7733\\?"'
     begin unpaired
     local line answer
     line=$(at site-a dwell init --name site-a --prefix 10.1.0.0/24 --endpoint '[2001:db8:a::10]' 2>"$log" || cat "$log")
@@ -286,11 +304,10 @@ nat_on_both_sides() {
     line=$(at site-a dwell init --force --name site-a --prefix 10.1.0.0/24 --endpoint 192.0.2.2 2>"$log")
     answer=$(at site-b dwell join --name site-b --prefix 10.2.0.0/24 "$line" 2>"$log")
     at site-a dwell join "$answer" >"$log" 2>&1
-    up site-a
-    up site-b
+    start site-a site-b
     seen[verify]=$(at site-b dwell verify --wait 12 2>&1 || true)
-    seen[status]=$(at site-b dwell status 2>&1 || true)
-    row "a NAT at both ends, and an endpoint whose port it does not forward" "status verify" "If that is the address of its router, have it forward this UDP port"
+    look site-b
+    row "a NAT at both ends, and an endpoint whose port it does not forward" "status verify log web" "If that is the address of its router, have it forward this UDP port"
     # The remedy: verified from both ends.
     nat_rules nat-a 7733 192.168.1.2
     down site-b
@@ -319,7 +336,7 @@ one_end_restarted() {
     verified
     look
     # There is nothing to do about it: it is said where what happened is said.
-    row "one end was restarted" "log web" "site-b began again: it was restarted"
+    row "one end was restarted" "status log web" "site-b began again: it was restarted"
 }
 
 rate_too_high() {

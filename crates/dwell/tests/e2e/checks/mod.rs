@@ -12,6 +12,7 @@ mod idle;
 mod keys;
 mod life;
 mod links;
+mod mistakes;
 mod monitor;
 mod mtu;
 mod page;
@@ -63,6 +64,9 @@ pub(crate) const ALL: &[Check] = &[
     ("a_relay_has_the_least_privileges", keys::privileges),
     ("two_sites_pair_by_two_lines", pairing::two_sites),
     ("verify_names_what_is_wrong", pairing::mistakes),
+    ("files_that_are_refused_are_explained_everywhere", mistakes::refused_files),
+    ("what_keeps_a_relay_from_starting_is_in_check", mistakes::obstacles),
+    ("a_restart_of_one_end_is_an_event", mistakes::restarted),
     ("savings_outlive_restarts", pairing::savings),
     ("prometheus_reads_a_relay", monitor::prometheus),
     ("a_doctor_gathers_everything_but_keys", doctor::doctor),

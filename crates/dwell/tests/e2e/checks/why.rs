@@ -7,6 +7,7 @@ use anyhow::{Context, ensure};
 use dwell_lab::lab::Lab;
 use dwell_report::status::{PeerStatus, Problem};
 
+use super::mistakes;
 use crate::harness::require;
 use crate::site::{self, DWELL, SERVERS, Site, is_up, kill, launch, wait_until};
 
@@ -15,9 +16,11 @@ fn has(peer: &PeerStatus, problem: Problem) -> bool {
     peer.problems.iter().any(|found| found.is(problem))
 }
 
-/// Nobody listens at the other end: its kernel says so, and so does the relay.
+/// Nobody listens at the other end, as if a router had the port and forwarded nothing: its kernel says so, and so does
+/// the relay, in all places.
 pub(super) fn closed_port(lab: &mut Lab) -> anyhow::Result<()> {
-    let mut site = Site::thin(lab, &site::settings())?;
+    require(&["curl"])?;
+    let mut site = mistakes::site(lab)?;
     site.kill_both()?;
     let log = site.directory.join("alone.log");
     let _ingress = launch(&site.pair.ingress, site.relays.ingress.config(), &log)?;
@@ -33,6 +36,12 @@ pub(super) fn closed_port(lab: &mut Lab) -> anyhow::Result<()> {
     for part in ["port_closed for", "10.0.0.2:7733", "Start the relay there"] {
         ensure!(shown.contains(part), "{part} is not in {shown}");
     }
+    let forward = "have it forward this UDP port";
+    ensure!(shown.contains(forward) && fs::read_to_string(&log)?.contains(forward), "{shown}");
+    let page = mistakes::page_of(&site)?;
+    let problem = &page["peers"][0]["problems"][0];
+    ensure!(problem["problem"] == "port_closed", "{page:#}");
+    ensure!(problem["remedy"].as_str().is_some_and(|text| text.contains(forward)), "{page:#}");
     let late = site.directory.join("late.log");
     let _egress = launch(&site.pair.egress, site.relays.egress.config(), &late)?;
     wait_until("the relays find each other", || is_up(ingress))?;
