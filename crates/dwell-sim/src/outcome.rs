@@ -50,8 +50,8 @@ pub struct GroupOutcome {
     pub late: u64,
     /// The time by which each waited longer, in nanoseconds.
     pub excess: Tally,
-    /// `excess` as a distribution: packets by tenths of a microsecond.
-    pub excess_bins: Vec<u64>,
+    /// `excess` as a distribution.
+    pub excesses: Distribution,
     /// Transfers of a finite size that began.
     pub transfers: u64,
     /// The time from the beginning of each of them to the arrival of its last byte.

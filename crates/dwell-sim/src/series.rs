@@ -8,7 +8,6 @@
 use crate::distribution::Distribution;
 use crate::outcome::{Bin, GroupOutcome, LinkBin, Outcome, Tally};
 use crate::plan::{Plan, Queue};
-use crate::world::EXCESS_BIN_NS;
 
 /// Pairs of x and y.
 pub type Points = Vec<(f64, f64)>;
@@ -124,11 +123,36 @@ fn distribution(values: &Distribution, tally: &Tally) -> Points {
     values.recorded(tally).map(|(ns, count)| (ns as f64 / 1e9, count as f64)).collect()
 }
 
+/// The packets in time, at zero, and by how much the others were late.
 fn excess(group: &GroupOutcome) -> Points {
-    let upper_s = |index: usize| (index as f64 + 1.0) * EXCESS_BIN_NS as f64 / 1e9;
     let in_time = group.delivered.saturating_sub(group.late);
-    let late = group.excess_bins.iter().enumerate().filter(|(_, count)| **count > 0);
-    std::iter::once((0.0, in_time as f64))
-        .chain(late.map(|(index, &count)| (upper_s(index), count as f64)))
-        .collect()
+    let late = distribution(&group.excesses, &group.excess);
+    std::iter::once((0.0, in_time as f64)).chain(late).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::distribution::ERROR_MAX;
+
+    use super::*;
+
+    #[test]
+    fn excesses_of_any_length_are_distinguished() {
+        let mut group = GroupOutcome { name: "late".into(), delivered: 9, ..Default::default() };
+        let excesses_ns = [50, 1_234, 9_000_000, 20_000_000, 3_000_000_000, 5_000_000_000];
+        for ns in excesses_ns {
+            group.late += 1;
+            group.excess.add(ns);
+            group.excesses.record(ns);
+        }
+        let outcome = Outcome { groups: vec![group], ..Outcome::default() };
+        let points = series(&outcome, None, "late.excess_s").unwrap();
+        assert_eq!((points.len(), points[0]), (7, (0.0, 3.0)));
+        for (&(s, count), ns) in points[1..].iter().zip(excesses_ns) {
+            let exact_s = ns as f64 / 1e9;
+            assert!((s - exact_s).abs() <= exact_s * ERROR_MAX && count == 1.0, "{s} for {ns} ns");
+        }
+        // The ends are exact.
+        assert_eq!((points[1].0, points[6].0), (50e-9, 5.0));
+    }
 }

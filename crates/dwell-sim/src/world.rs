@@ -47,7 +47,6 @@ mod varying;
 
 pub use contents::{Content, Contents, Described};
 pub use sighting::{Seen, Sighting, What};
-pub use statistics::EXCESS_BIN_NS;
 
 /// A network, its traffic, and the time.
 #[derive(Debug)]

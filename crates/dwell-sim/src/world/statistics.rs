@@ -5,11 +5,6 @@ use crate::plan::{Plan, Window};
 
 use super::packets::Packet;
 
-/// A tenth of a microsecond: the width of a bin of the excess distribution.
-pub const EXCESS_BIN_NS: u64 = 100;
-/// Excesses beyond 10 ms share a bin.
-const EXCESS_BINS: usize = 100_000;
-
 /// No delay.
 const NONE_NS: u64 = u64::MAX;
 
@@ -117,11 +112,7 @@ impl Statistics {
             let group = &mut self.groups[group];
             group.late += 1;
             group.excess.add(excess_ns);
-            let bin = ((excess_ns / EXCESS_BIN_NS) as usize).min(EXCESS_BINS - 1);
-            if group.excess_bins.len() <= bin {
-                group.excess_bins.resize(bin + 1, 0);
-            }
-            group.excess_bins[bin] += 1;
+            group.excesses.record(excess_ns);
         }
         if let Some(bin) = self.bin(group, sent_ns) {
             bin.late += 1;
