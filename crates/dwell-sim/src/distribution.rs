@@ -73,7 +73,8 @@ impl Distribution {
 /// Returns the bucket of a value.
 #[inline]
 fn index(ns: u64) -> usize {
-    let doublings = (u64::BITS - ns.leading_zeros()).saturating_sub(KEPT_BITS + 1);
+    // With the lowest of the highest bits set, there is one to be found, and no case of its own.
+    let doublings = (ns | WIDTH as u64).ilog2() - KEPT_BITS;
     doublings as usize * WIDTH + (ns >> doublings) as usize
 }
 

@@ -45,7 +45,7 @@ pub struct GroupOutcome {
     /// `delay` as a distribution.
     pub delays: Distribution,
     /// The difference between the delays of a packet and the one of its flow that arrived before it.
-    pub jitter: Tally,
+    pub jitter: Changes,
     /// Packets that waited longer in a port than is acceptable.
     pub late: u64,
     /// The time by which each waited longer, in nanoseconds.
@@ -129,6 +129,24 @@ impl Tally {
     }
 
     /// The mean in seconds, if there is one.
+    pub fn mean_s(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e9)
+    }
+}
+
+/// Count, sum and maximum of nanoseconds by which something changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The number of changes.
+    pub count: u64,
+    /// Their sum, in either direction.
+    pub sum_ns: u64,
+    /// The greatest.
+    pub max_ns: u64,
+}
+
+impl Changes {
+    /// Returns their mean in seconds, if there are any.
     pub fn mean_s(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e9)
     }

@@ -525,6 +525,7 @@ impl World {
                 on_own_links += 1;
             });
         }
+        self.statistics.finish(self.flows.iter().map(|flow| flow.group));
         let statistics = &self.statistics;
         let acks = self.acks.live();
         let data_in_flight = self.packets.live() - acks + on_own_links + statistics.ahead_at_end;

@@ -74,10 +74,12 @@ impl Statistics {
             if !self.counts_only {
                 group.delays.record(delay_ns);
                 let last = &mut self.last_delay_ns[packet.flow as usize];
-                let last_ns = std::mem::replace(last, delay_ns);
-                if last_ns != NONE_NS {
-                    group.jitter.add(delay_ns.abs_diff(last_ns));
-                }
+                // The first one of a flow changes nothing. How many there were follows at the end.
+                let last_ns = if *last == NONE_NS { delay_ns } else { *last };
+                *last = delay_ns;
+                let change_ns = delay_ns.abs_diff(last_ns);
+                group.jitter.sum_ns += change_ns;
+                group.jitter.max_ns = group.jitter.max_ns.max(change_ns);
             }
         }
         if let Some(bin) = self.bin(group, packet.sent_ns) {
@@ -85,6 +87,19 @@ impl Statistics {
             bin.delivered_bytes += u64::from(packet.original_bytes);
             bin.delay_sum_ns += delay_ns;
             bin.delay_max_ns = bin.delay_max_ns.max(delay_ns);
+        }
+    }
+
+    /// Counts what follows from other counts. `group_of` is by flow.
+    pub(crate) fn finish(&mut self, group_of: impl Iterator<Item = usize>) {
+        if self.counts_only {
+            return;
+        }
+        for group in &mut self.groups {
+            group.jitter.count = group.delivered;
+        }
+        for (group, &last_ns) in group_of.zip(&self.last_delay_ns) {
+            self.groups[group].jitter.count -= u64::from(last_ns != NONE_NS);
         }
     }
 
