@@ -8,7 +8,7 @@ pub(crate) mod medium;
 mod recording;
 
 pub use medium::{CoDel, Discipline, Jitter, Loss, Managed, Medium, Pie, Variation};
-pub use recording::Recording;
+pub use recording::{RecordedPacket, Recording};
 
 /// Everything that determines a run, but the seed.
 #[derive(Clone, Debug, Default)]

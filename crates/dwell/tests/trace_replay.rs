@@ -389,15 +389,7 @@ fn a_scenario_with_a_capture_is_its_replay_to_the_byte() {
     let directory = Directory::new("captured-scenario");
     directory.file("nfs-write.pcap", &fs::read(&capture).expect("the capture"));
     let scenario = directory.file("scenario.toml", CAPTURED.as_bytes());
-    let run = Command::new(env!("CARGO_BIN_EXE_dwell"))
-        .args(["sim", "run", "--json"])
-        .arg(&scenario)
-        .output()
-        .expect("dwell runs");
-    assert!(run.status.success(), "{}", reported(&run));
-    let text = String::from_utf8(run.stdout).expect("text");
-    let runs: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("a run")).collect();
+    let runs = simulated(&scenario);
 
     let capture = capture.to_str().expect("a path in Unicode");
     let whole = ["--queue-packets", "1000000", "--queue-time", "1000s", "--queue-bytes", "1000MB"];
@@ -405,30 +397,105 @@ fn a_scenario_with_a_capture_is_its_replay_to_the_byte() {
     let schemes = ["--scheme", "none,packet,flow,host-pair,auto"];
     let output = dwell(&[&["replay", capture], &fixed[..], &whole, &schemes].concat());
     let replay: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(assert_same(&runs, &replay, "nfs-write.pcap"), [0.0; 2]);
+    let compressed = |run: &&Value| run["metrics"]["slow.compressions"].as_f64() > Some(0.0);
+    assert_eq!((runs.len(), runs.iter().filter(compressed).count()), (5, 4));
+}
+
+/// The runs of a scenario over a capture in one direction, by scheme.
+fn simulated(scenario: &Path) -> Vec<Value> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+    let run = command.args(["sim", "run", "--json"]).arg(scenario).output().expect("dwell runs");
+    assert!(run.status.success(), "{}", reported(&run));
+    let text = String::from_utf8(run.stdout).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("a run")).collect()
+}
+
+/// Compares runs with the schemes of one direction of a replay: packets, bytes and delays. Returns by how many
+/// compressions and frames the replay has more: it counts units that did not get smaller, and each datagram of a unit that
+/// fills several.
+fn assert_same(runs: &[Value], replay: &Value, what: &str) -> [f64; 2] {
+    let mut more = [0.0; 2];
     let peers = replay["status"]["peers"].as_array().expect("peers");
-    for run in &runs {
+    for run in runs {
         let scheme = &run["point"]["scheme.preset"];
         let named = |it: &&Value| it["name"] == *scheme;
         let tx = &peers.iter().find(named).expect("the scheme")["tx"];
         let lane = replay["lanes"].as_array().and_then(|it| it.iter().find(named));
         let delay = &lane.expect("its lane")["delay"];
         let metric = |name: &str| run["metrics"][name].as_f64().unwrap_or(0.0);
-        let bytes = metric("slow.frames") * metric("slow.frame_bytes_mean");
         let count = |value: &Value| value.as_f64().expect("a number");
-        assert_eq!(metric("captured.delivered"), count(&tx["sent"]["packets"]), "{scheme}");
-        assert_eq!(metric("slow.frames"), count(&tx["frames"]), "{scheme}");
-        assert_eq!(bytes.round(), count(&tx["link_bytes"]), "{scheme}");
-        assert_eq!(metric("slow.compressions"), count(&tx["compressions"]), "{scheme}");
-        assert_eq!(
-            (metric("captured.delay_max_s") * 1e9).round(),
-            count(&delay["max_ns"]),
-            "{scheme}"
-        );
+        let bytes = metric("slow.frames") * metric("slow.frame_bytes_mean");
+        let delay_max_ns = metric("captured.delay_max_s") * 1e9;
+        let ours = [metric("captured.delivered"), bytes.round(), delay_max_ns.round()];
+        let theirs = [&tx["sent"]["packets"], &tx["link_bytes"], &delay["max_ns"]];
+        assert_eq!(ours, theirs.map(count), "{what}, {scheme}");
         let mean_ns = metric("captured.delay_mean_s") * 1e9;
-        assert!((mean_ns - count(&delay["mean_ns"])).abs() <= 1.0, "{scheme}: {mean_ns} {delay}");
+        assert!((mean_ns - count(&delay["mean_ns"])).abs() <= 1.0, "{what}, {scheme}: {mean_ns}");
+        for (more, name) in more.iter_mut().zip(["compressions", "frames"]) {
+            let by = count(&tx[name]) - metric(&format!("slow.{name}"));
+            assert!(by >= 0.0, "{what}, {scheme}: {by} {name}");
+            *more += by;
+        }
     }
-    let compressed = |run: &&Value| run["metrics"]["slow.compressions"].as_f64() > Some(0.0);
-    assert_eq!((runs.len(), runs.iter().filter(compressed).count()), (5, 4));
+    more
+}
+
+#[test]
+fn all_captures_are_their_replays_in_both_directions() {
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures");
+    let (mut compared, mut that_were_cut, mut in_vain, mut in_parts) = (0, 0, 0.0, 0.0);
+    for entry in fs::read_dir(captures).expect("the captures") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        // The packets of that one are of ten years, which is more than scenarios may take.
+        if !name.contains(".pcap") || name == "mixed-vlan-mpls.pcap" {
+            continue;
+        }
+        let directory = Directory::new(&format!("captured-{name}"));
+        directory.file(name, &fs::read(&path).expect("the capture"));
+        for codec in ["zstd:1", "lz4"] {
+            let whole =
+                ["--queue-packets", "1000000", "--queue-time", "1000s", "--queue-bytes", "1000MB"];
+            let fixed = ["--rate", "200kbit", "--compress-cost", "3000,4", "--json"];
+            let schemes = ["--scheme", "packet,host-pair,auto", "--codec", codec];
+            let capture = path.to_str().expect("a path in Unicode");
+            let output = dwell(&[&["replay", capture], &fixed[..], &whole, &schemes].concat());
+            let busier: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let other = &busier["other_direction"];
+            let directions = if other.is_null() { 1 } else { 2 };
+            for direction in &["forward", "backward"][..directions] {
+                let text = CAPTURED
+                    .replace("nfs-write.pcap", name)
+                    .replace("measure = \"3s\"", "measure = \"100000s\"")
+                    .replace("drain = \"1s\"", "drain = \"100000s\"")
+                    .replace("backward", direction)
+                    .replace("zstd:1", codec)
+                    .replace("\"none\", \"packet\", \"flow\",", "\"packet\",");
+                let runs = simulated(&directory.file("scenario.toml", text.as_bytes()));
+                assert_eq!(runs.len(), 3);
+                let metric = |name: &str| runs[0]["metrics"][name].as_f64().unwrap_or(0.0);
+                let bytes = metric("captured.offered_bps") * 100_000.0 / 8.0;
+                let sent = [metric("captured.sent"), bytes.round()];
+                // The directions of a replay come by their bytes.
+                let is_meant = |replay: &&Value| {
+                    let arrived = &replay["status"]["peers"][1]["tx"]["arrived"];
+                    [&arrived["packets"], &arrived["bytes"]].map(Value::as_f64) == sent.map(Some)
+                };
+                let replay = [&busier, other].into_iter().find(is_meant);
+                let replay = replay.unwrap_or_else(|| panic!("{name}, {direction}: {sent:?}"));
+                let what = format!("{name}, {codec}, {direction}");
+                let [more_compressions, more_frames] = assert_same(&runs, replay, &what);
+                in_vain += more_compressions;
+                in_parts += more_frames;
+                compared += runs.len();
+                that_were_cut += replay["input"]["shortened"].as_u64().expect("a number");
+            }
+        }
+    }
+    // All that the comparison is about was met with.
+    assert!(compared > 80 && that_were_cut > 20, "{compared} {that_were_cut}");
+    assert!(in_vain > 0.0 && in_parts > 0.0, "{in_vain} {in_parts}");
 }
 
 #[test]

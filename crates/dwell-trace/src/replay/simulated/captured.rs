@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use dwell_base::time::SECOND_NS;
 use dwell_policy::Gather;
-use dwell_sim::plan::{CompressionModel, Plan, Queue, RealCodec, Recording, Traffic};
+use dwell_sim::plan::{
+    CompressionModel, Plan, Queue, RealCodec, RecordedPacket, Recording, Traffic,
+};
 use dwell_sim::scenario::Selection;
 use dwell_wire::PacketInfo;
 
@@ -55,8 +57,12 @@ pub(super) fn recording(bytes: &[u8], selection: &Selection) -> Result<Recording
             return;
         }
         let packet = &packet[..info.total_len];
+        let is_long = packet.len() > selection.mtu_bytes;
+        let whole_headers: Option<Arc<[u8]>> =
+            packet.get(..usize::from(info.header_len)).filter(|_| is_long).map(Into::into);
         cut(packet, &info, selection.mtu_bytes, &mut piece, |piece| {
-            packets.push((at_ns, piece.into()));
+            let whole_headers = whole_headers.clone();
+            packets.push(RecordedPacket { at_ns, bytes: piece.into(), whole_headers });
         });
     })?;
     Ok(Recording::new(packets))
@@ -149,10 +155,14 @@ fn compressor(codec: &RealCodec) -> Result<CodecCompressor, String> {
 
 fn recorded(recording: &Recording, max_wait_ns: u64) -> Recorded {
     let mut out = Recorded { max_wait_ns: Some(max_wait_ns), ..Recorded::default() };
-    for (at_ns, packet) in recording.iter() {
+    for RecordedPacket { at_ns, bytes, whole_headers } in recording.packets() {
+        let info = match whole_headers {
+            Some(headers) => PacketInfo::parse_head(headers, FLOW_SEED),
+            None => PacketInfo::parse(bytes, FLOW_SEED),
+        };
         // It was read from its capture as an IP packet.
-        if let Ok(info) = PacketInfo::parse(packet, FLOW_SEED) {
-            out.push(at_ns, arriving(packet, &info, &[]));
+        if let Ok(info) = info {
+            out.push(*at_ns, arriving(bytes, &info, &[]));
         }
     }
     out
