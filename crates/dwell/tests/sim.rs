@@ -175,6 +175,21 @@ fn mistakes_name_the_key_and_the_remedy() {
         (&["run", "x.toml", "--set", "compress.ratoi=0.5"][..], 1, "did you mean `ratio`?"),
         (&["run", "x.toml", "--set", "topology.rate=0mbit"], 1, "--set topology.rate: a rate must"),
         (&["run", "x.toml", "--set", "compress.ratio"], 2, "has no `=`"),
+        (
+            &["run", "x.toml", "--set", "run.series=[\"target.dealy_s\"]"],
+            1,
+            "--set run.series: there is no series",
+        ),
+        (
+            &["run", "x.toml", "--precision", "target.dealy_mean_s=0.05"],
+            2,
+            "--precision: no run has a value \"target.dealy_mean_s\": did you mean `target.delay_mean_s`?",
+        ),
+        (
+            &["run", "x.toml", "--precision", "target.excess_mean_s=0.05"],
+            1,
+            "no run has a value for target.excess_mean_s",
+        ),
         (&["run", "y.toml"], 1, "y.toml can't be read"),
         (&["run", "shimamura/fig-88"], 1, "did you mean shimamura/fig-8?"),
         (&["list", "--show", "fig-8"], 1, "no scenario or paper \"fig-8\""),

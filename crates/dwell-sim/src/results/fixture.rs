@@ -20,6 +20,7 @@ note = "What to know."
 [run]
 warm_up = "1s"
 measure = "1s"
+bin = "1s"
 replications = 2
 
 [topology]

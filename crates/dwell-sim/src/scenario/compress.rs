@@ -10,8 +10,9 @@ use crate::plan::{CompressionClass, CompressionModel, CompressionSample, RealCod
 
 use super::error::Errors;
 use super::estimates;
+use super::lines;
 use super::section::Section;
-use super::source::{Inputs, is_heading};
+use super::source::Inputs;
 use super::tree::{Table, Value};
 use super::value;
 
@@ -209,27 +210,16 @@ fn measured_file(
     }
 }
 
-/// Lines of `bytes,ratio,microseconds`; a first line that does not begin with a
-/// number is a heading.
+/// Lines of `bytes,ratio,microseconds`.
 fn rows(text: &str) -> Result<Vec<CompressionSample>, String> {
-    let mut out = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        match row(line) {
-            Some(sample) => out.push(sample),
-            None if index == 0 && is_heading(line) => {}
-            None => {
-                return Err(format!(
-                    "line {} is no sample: write bytes, ratio and microseconds, as in 500,0.93,20",
-                    index + 1
-                ));
-            }
-        }
-    }
-    Ok(out)
+    let read = |(line_number, line): (usize, &str)| {
+        row(line).ok_or_else(|| {
+            format!(
+                "line {line_number} is no sample: write bytes, ratio and microseconds, as in 500,0.93,20"
+            )
+        })
+    };
+    lines::data(text).map(read).collect()
 }
 
 fn row(line: &str) -> Option<CompressionSample> {

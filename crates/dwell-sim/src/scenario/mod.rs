@@ -49,6 +49,8 @@ mod error;
 mod estimates;
 mod expression;
 mod key;
+mod lines;
+mod metrics;
 mod model;
 mod run;
 mod scheme;
@@ -95,6 +97,8 @@ pub struct Options {
 pub struct Scenario {
     /// Its name in results: `shimamura/fig-8`.
     pub id: String,
+    /// The word by which `dwell sim run` finds it: its name if the program carries it, and its file's path otherwise.
+    pub found_by: String,
     /// Its description.
     pub about: About,
     /// Its points. At least one.
@@ -218,8 +222,16 @@ impl Scenario {
         files: &dyn Files,
     ) -> Result<Self, FileErrors> {
         let mut errors = Errors::default();
-        let scenario = parse(text, id, options, &mut Inputs::new(files), &mut errors);
+        let scenario = parse(text, (file, id), options, &mut Inputs::new(files), &mut errors);
         errors.into_result(file, scenario)
+    }
+
+    /// Checks that some of its runs can have a value for a formula.
+    ///
+    /// # Errors
+    /// The name in it that none can have, with the nearest one that there is.
+    pub fn check(&self, formula: &Expression) -> Result<(), String> {
+        metrics::check(&self.points, formula)
     }
 
     /// Returns the number of its runs.
@@ -230,7 +242,7 @@ impl Scenario {
 
 fn parse(
     text: &str,
-    id: &str,
+    (file, id): (&str, &str),
     options: &Options,
     inputs: &mut Inputs<'_>,
     errors: &mut Errors,
@@ -241,16 +253,19 @@ fn parse(
     let papers = view::take_papers(&mut tree, errors);
     let about = about(&mut tree, errors);
     let quick = run::apply_quick(&mut tree, options.is_quick, errors);
-    let series = run::take_series(&mut tree, errors);
     let settings = settable(&options.settings, errors);
     sweep::apply(&settings, &mut tree, &mut sweeps, errors);
+    let (series, series_origin) = run::take_series(&mut tree, errors);
     refuse_unknown_tables(&tree, errors);
     let steps = sweep::cross(&sweeps, options.is_quick, errors);
     let points: Vec<Point> =
         steps.into_iter().filter_map(|step| point(&tree, step, inputs, errors)).collect();
     refuse_unknown_conditions(&points, &figures, &papers, errors);
-    refuse_unknown_series(&points, &series, errors);
-    let scenario = Scenario { id: id.to_owned(), about, points, figures, series, papers, quick };
+    refuse_unknown_series(&points, &series, series_origin, errors);
+    metrics::refuse_unknown(&points, (&figures, &papers), !settings.is_empty(), errors);
+    run::refuse_idle_jitter(points.iter().map(|point| (&point.tree, point.plan.ties)), errors);
+    let (id, found_by) = (id.to_owned(), file.to_owned());
+    let scenario = Scenario { id, found_by, about, points, figures, series, papers, quick };
     (!scenario.points.is_empty()).then_some(scenario)
 }
 
@@ -320,6 +335,7 @@ fn point(
         }
     }
     let (plan, runs) = topology::read(&tree, inputs, errors)?;
+    run::refuse_useless_times(&tree, &plan, errors);
     if let Err(error) = plan.check() {
         let place = match error {
             // Too many bins result from a window and the width of a bin.
@@ -344,11 +360,16 @@ fn point(
 }
 
 /// Refuses series that no run has.
-fn refuse_unknown_series(points: &[Point], series: &[String], errors: &mut Errors) {
+fn refuse_unknown_series(
+    points: &[Point],
+    series: &[String],
+    origin: Option<Origin>,
+    errors: &mut Errors,
+) {
     for name in series {
         let found = points.iter().map(|point| crate::series::check(&point.plan, name));
         if let Some(message) = found.reduce(|one, other| one.or(other)).and_then(Result::err) {
-            errors.add(None, Some("run.series".to_owned()), message);
+            errors.at(origin.unwrap_or(Origin::Setting), "run.series", message);
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use dwell_base::time::SECOND_NS;
 
-use crate::plan::{Ties, Window};
+use crate::plan::{Jitter, Plan, Ties, Window};
 
 use super::error::Errors;
 use super::section::Section;
-use super::tree::{Located, Table};
+use super::tree::{Located, Origin, Table};
 use super::value;
 
 /// The way in which the runs of different points get their seeds.
@@ -85,10 +85,11 @@ pub(super) fn apply_quick(tree: &mut Table, is_quick: bool, errors: &mut Errors)
     (!changes.is_empty()).then(|| changes.join(", "))
 }
 
-/// Takes the names of the series that results keep out of `[run]`: they make no run different.
-pub(super) fn take_series(tree: &mut Table, errors: &mut Errors) -> Vec<String> {
+/// Takes the names of the series that results keep out of `[run]`, with their origin: they make no run different.
+pub(super) fn take_series(tree: &mut Table, errors: &mut Errors) -> (Vec<String>, Option<Origin>) {
     let mut series = Vec::new();
-    if tree.at("run.series").is_some()
+    let origin = tree.at("run.series").map(|located| located.origin);
+    if origin.is_some()
         && let Some(section) = Section::of(tree, "run", errors)
     {
         series = section
@@ -98,7 +99,60 @@ pub(super) fn take_series(tree: &mut Table, errors: &mut Errors) -> Vec<String> 
     tree.edit("run", |run| {
         run.remove("series");
     });
-    series
+    (series, origin)
+}
+
+/// Refuses times that leave nothing to simulate: jitter beyond the run's length, and sources that begin after its end.
+pub(super) fn refuse_useless_times(tree: &Table, plan: &Plan, errors: &mut Errors) {
+    let Window { until_ns, drain_ns, .. } = plan.window;
+    let end_ns = until_ns + drain_ns;
+    let mut refuse = |path: &str, message: &str| {
+        let origin = tree.at(path).map(|located| located.origin);
+        errors.at(origin.unwrap_or(Origin::Line(1)), path, message);
+    };
+    if matches!(plan.ties, Ties::Jitter(ns) if ns >= end_ns) {
+        refuse("run.jitter", "it is longer than the whole run: write for instance \"1us\"");
+    }
+    for link in &plan.links {
+        let longest = match link.medium.jitter {
+            Some(Jitter::Uniform(ns) | Jitter::Exponential(ns)) => ns,
+            None => 0,
+        };
+        let path = format!("link.{}.jitter", link.name.trim_end_matches("-back"));
+        if longest >= end_ns && tree.at(&path).is_some() {
+            refuse(&path, "it is longer than the whole run: write for instance \"5ms\"");
+        }
+    }
+    let names = |table: &str| -> Vec<String> {
+        let found = tree.get(table).and_then(|located| located.value.as_table());
+        found.into_iter().flat_map(Table::iter).map(|(name, _)| format!("{table}.{name}")).collect()
+    };
+    let tables = ["traffic".to_owned(), "traffic.cross".to_owned()];
+    for path in tables.into_iter().chain(names("flow")).map(|table| format!("{table}.start")) {
+        let start_ns = tree.at(&path).and_then(|located| value::time_ns(&located.value).ok());
+        if start_ns.is_some_and(|start_ns| start_ns >= end_ns) {
+            refuse(&path, "the run is over then (warm_up + measure + drain): begin earlier");
+        }
+    }
+}
+
+/// Refuses a jitter that no point has a use for; what a setting makes useless is left alone.
+pub(super) fn refuse_idle_jitter<'p>(
+    points: impl Iterator<Item = (&'p Table, Ties)>,
+    errors: &mut Errors,
+) {
+    let mut idle = None;
+    for (tree, ties) in points {
+        if matches!(ties, Ties::Jitter(_)) {
+            return;
+        }
+        let is_set = tree.at("run.ties").is_some_and(|ties| ties.origin == Origin::Setting);
+        let jitter = tree.at("run.jitter").map(|jitter| jitter.origin);
+        idle = idle.or(jitter.filter(|&jitter| jitter == Origin::Setting || !is_set));
+    }
+    if let Some(origin) = idle {
+        errors.at(origin, "run.jitter", "it belongs to ties = \"jitter\": add that, or remove it");
+    }
 }
 
 /// Reads `[run]`.
@@ -116,6 +170,10 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<Runs> {
     }
     let section = Section::of(tree, "run", errors)?;
     section.refuse_unknown(&KEYS, errors);
+    // Those of the scenario and of settings are taken out before.
+    for key in ["series", "quick"].into_iter().filter(|key| section.has(key)) {
+        section.fail(key, "it is one for the whole scenario: write it in the file's [run]", errors);
+    }
     let from_ns = section.or("warm_up", 0, errors, value::time_ns);
     let measure_ns = section.or("measure", SECOND_NS, errors, value::some_time_ns);
     let drain_ns = section.or("drain", SECOND_NS, errors, value::time_ns);

@@ -9,6 +9,7 @@ use crate::plan::{OnOff, RandomSource, Recording, TcpStart, Traffic};
 use crate::tcp::{Flavour, Like, Reading, TcpConfig, WINDOW_MAX};
 
 use super::error::Errors;
+use super::lines;
 use super::section::Section;
 use super::tree::Value;
 use super::value;
@@ -257,6 +258,11 @@ pub(super) fn rising<T>(
     steps: &[(u64, T)],
     errors: &mut Errors,
 ) -> Option<()> {
+    // The first one is what there is without any.
+    if section.has("steps") && steps.len() < 2 {
+        section.fail("steps", "there is no step in it: add one, or leave the key out", errors);
+        return None;
+    }
     if steps.windows(2).all(|pair| pair[0].0 < pair[1].0) {
         return Some(());
     }
@@ -307,20 +313,11 @@ const MTU_MIN: u32 = 1280;
 /// The longest IP packet.
 const MTU_MAX: u32 = 65_535;
 
-/// Lines of `time in seconds, size in bytes`; a first line that does not begin with a number is a
-/// heading.
+/// Lines of `time in seconds, size in bytes`.
 fn packets(text: &str) -> Result<Vec<(u64, u32)>, String> {
     let mut out: Vec<(u64, u32)> = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line_number = index + 1;
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
+    for (line_number, line) in lines::data(text) {
         let Some((time_ns, bytes)) = packet(line) else {
-            if index == 0 && is_heading(line) {
-                continue;
-            }
             return Err(format!(
                 "line {line_number} is no packet: write its time in seconds, a comma and its \
                  size in bytes, as in 0.000125,500"
@@ -335,13 +332,6 @@ fn packets(text: &str) -> Result<Vec<(u64, u32)>, String> {
         return Err("there is no packet in it".to_owned());
     }
     Ok(out)
-}
-
-/// Returns true if a file's first line is a heading: its first cell is no number. A first line that
-/// begins with one is data, and errors in it are reported.
-pub(super) fn is_heading(line: &str) -> bool {
-    let cell = line.split(',').next().unwrap_or_default().trim();
-    !cell.is_empty() && cell.parse::<f64>().is_err()
 }
 
 fn packet(line: &str) -> Option<(u64, u32)> {
@@ -414,7 +404,12 @@ mod tests {
         assert!(packets("0,100\nx,y\n").unwrap_err().contains("line 2 is no packet"));
         // A first line that begins with a number is no heading.
         assert!(packets("0,0\n0,1\n").unwrap_err().contains("line 1 is no packet"));
-        assert!(packets("0.5;100\n").is_err_and(|error| error.contains("no packet")));
+        for bad in ["0.5;100\n", "1.0 100\n2,100\n"] {
+            assert!(
+                packets(bad).is_err_and(|error| error.contains("line 1 is no packet")),
+                "{bad}"
+            );
+        }
         assert!(packets("time,bytes\n").unwrap_err().contains("no packet in it"));
     }
 

@@ -168,6 +168,15 @@ pub(super) fn apply(
             .find(|sweep| sweep.keys.iter().any(|(path, _)| *path == setting.path));
         match (sweep, &setting.value) {
             (Some(sweep), Value::List(values)) => replace(sweep, &setting.path, values, errors),
+            (None, Value::List(values)) if !takes_list(tree, &setting.path) => {
+                let values: Vec<Located> = values.iter().map(set).collect();
+                if values.is_empty() {
+                    errors.at(Origin::Setting, &setting.path, "there is no value in the list");
+                    continue;
+                }
+                let keys = vec![(setting.path.clone(), values)];
+                sweeps.push(Sweep { keys, quick: None, line: None });
+            }
             (sweep, _) => {
                 if let Some(sweep) = sweep {
                     sweep.keys.retain(|(path, _)| *path != setting.path);
@@ -181,6 +190,22 @@ pub(super) fn apply(
         // A name without any keys that it names.
         sweeps.retain(|sweep| sweep.keys.iter().any(|(path, _)| path != LABEL));
     }
+}
+
+/// The keys whose values are lists, whatever table they are in; and the range of ratios of a class.
+const LISTS: [&str; 7] = ["series", "nodes", "via", "steps", "rate_steps", "samples", "timers"];
+
+/// Returns true if a list is one value of this key, and not several to go through.
+fn takes_list(tree: &Table, path: &str) -> bool {
+    let is_list = |located: &Located| matches!(located.value, Value::List(_));
+    let key = path.rsplit('.').next().unwrap_or(path);
+    let is_of_class = path.contains(".class.") && key == "ratio";
+    LISTS.contains(&key) || is_of_class || tree.at(path).is_some_and(is_list)
+}
+
+/// A value of the command line.
+fn set(value: &Located) -> Located {
+    Located { value: value.value.clone(), origin: Origin::Setting, decimals: None }
 }
 
 fn replace(sweep: &mut Sweep, path: &str, values: &[Located], errors: &mut Errors) {
@@ -200,14 +225,7 @@ fn replace(sweep: &mut Sweep, path: &str, values: &[Located], errors: &mut Error
     }
     for (other, old) in &mut sweep.keys {
         if other == path {
-            *old = values
-                .iter()
-                .map(|value| Located {
-                    value: value.value.clone(),
-                    origin: Origin::Setting,
-                    decimals: None,
-                })
-                .collect();
+            *old = values.iter().map(set).collect();
         }
     }
 }
@@ -295,6 +313,12 @@ mod tests {
     fn settings_replace_what_is_swept() {
         assert_eq!(points(TWO, &["b=r"], false).unwrap(), ["1 3", "2 4"]);
         assert_eq!(points(TWO, &["b=[\"r\"]", "a.x=7"], false).unwrap(), ["3 r", "4 r"]);
+        // What is not swept is swept innermost, unless its values are lists.
+        assert_eq!(points("", &["c=[1, 2]"], false).unwrap(), ["1", "2"]);
+        assert_eq!(points(TWO, &["b=r", "c=[1, 2]"], false).unwrap().len(), 4);
+        assert_eq!(points("", &["a.via=[1, 2]", "z.class.a.ratio=[0, 1]"], false).unwrap(), [""]);
+        assert_eq!(points("own = [3]\n", &["own=[1, 2]"], false).unwrap(), [""]);
+        assert!(points("", &["c=[]"], false).unwrap_err().contains("--set c: there is no value"));
         let error = points(TWO, &["a.x=[1, 2, 3]"], false).unwrap_err();
         assert!(error.contains("--set a.x: the scenario's sweep has 2 steps"), "{error}");
     }

@@ -450,3 +450,125 @@ reference = [nan, -2.0]
         assert!(error.contains(reported), "expected {reported}\nin {error}");
     }
 }
+
+#[test]
+fn the_series_that_results_keep_can_be_set() {
+    let set = |value: &str| read_with(PARKING_LOT, &settings(&[value]));
+    let scenario = set("run.series=[\"target.delay_s\"]").unwrap();
+    assert_eq!(scenario.series, ["target.delay_s"]);
+    let error = set("run.series=[\"target.delai_s\"]").unwrap_err();
+    assert!(error.contains("--set run.series: there is no series \"target.delai_s\""), "{error}");
+    assert!(set("run.series=3").unwrap_err().contains("--set run.series: must be a list"));
+    // What is one for all points is neither swept nor a variant of its own.
+    let error = set("run.quick.measure=1s").unwrap_err();
+    assert!(error.contains("--set run.quick: it is one for the whole scenario"), "{error}");
+    let swept = format!("{PARKING_LOT}[[sweep]]\nrun.series = [['target.delay_s']]\n");
+    assert!(read(&swept).unwrap_err().contains("`run.series`: it is one for the whole scenario"));
+}
+
+#[test]
+fn formulas_that_no_run_has_a_value_for_are_refused() {
+    let figure = |y: &str, more: &str| {
+        format!(
+            "{PARKING_LOT}{SWEEP}[[figure]]\nid = 'a'\ntitle = 'A'\nx = 'compress.ratio'\ny = '{y}'\n{more}"
+        )
+    };
+    for good in ["target.discard", "r1.compressions / jain", "r2.compressed.cross", "s.lost"] {
+        assert!(read(&figure(good, "")).is_ok(), "{good}: {:?}", read(&figure(good, "")).err());
+    }
+    for (bad, hint) in [
+        ("target.discrad", "did you mean `target.discard`?"),
+        ("taget.discard", "did you mean `target.discard`?"),
+        ("1 + throughput_bsp", "did you mean `throughput_bps`?"),
+        ("r1.compressed.nobody", "no run has a value \"r1.compressed.nobody\""),
+        ("r1.loudness", "there are r1.compressed_share, r1.compressions, "),
+        ("compress.ratoi", "did you mean `compress.ratio`?"),
+        ("office.pages", "groups and links have values (cross, d, "),
+    ] {
+        let error = read(&figure(bad, "")).unwrap_err();
+        assert!(error.contains("[[figure]] \"a\": no run has a value"), "{bad}: {error}");
+        assert!(error.contains(hint), "{bad}: {error}");
+    }
+    let cdf = read(&figure("target.exces_s", "kind = 'cdf'")).unwrap_err();
+    assert!(cdf.contains("there is no series \"target.exces_s\""), "{cdf}");
+    let paper = "[[paper]]\nplace = '5'\nquantity = 'delay'\nvalue = 1\nmetric = 'target.delay'\n";
+    let error = read(&format!("{PARKING_LOT}{paper}")).unwrap_err();
+    assert!(error.contains("[[paper]] \"delay\": no run has a value \"target.delay\""), "{error}");
+    // A setting may remove what a figure shows, but does not make a wrong name right.
+    let fewer = settings(&["topology.relays=2"]);
+    assert!(read_with(&figure("r2.compressions", ""), &fewer).is_ok());
+    assert!(read_with(&figure("r1.compresions", ""), &fewer).is_err());
+}
+
+#[test]
+fn what_is_wrong_with_a_link_is_all_that_is_reported() {
+    for (from, to, reported) in [
+        ("rate = \"5mbit\"", "rate = \"0mbit\"", "[link.bc], `rate`: a rate must be"),
+        ("buffer_packets = 50", "buffer_packets = 0", "`buffer_packets`: must be a whole number"),
+        (
+            "queue = \"port\"\nbuffer_packets = 50",
+            "queue = \"drop-tail\"\nbuffer_packets = 0",
+            "`buffer_packets`: must be a whole number",
+        ),
+        (
+            "queue = \"port\"\nbuffer_packets = 50",
+            "buffer_packets = \"many\"",
+            "`buffer_packets`: must be a whole number",
+        ),
+        (
+            "rate = \"5mbit\"",
+            "rate = 5\nrate_steps = [{ at = '1s', rate = '1mbit' }]",
+            "`rate`: must be a rate",
+        ),
+        ("queue = \"port\"", "queue = \"prot\"", "\"prot\" is unknown: did you mean \"port\"?"),
+    ] {
+        let text = GRAPH.replace(from, to);
+        assert_ne!(text, GRAPH);
+        let error = read(&text).unwrap_err();
+        assert!(error.contains(reported), "expected {reported}\nin {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn values_without_any_effect_or_sense_are_refused() {
+    for (text, reported) in [
+        (
+            changed("replications = 3", "replications = 3\njitter = '5us'"),
+            "x.toml:9: [run], `jitter`: it belongs to ties = \"jitter\"",
+        ),
+        (
+            changed("replications = 3", "replications = 3\nties = 'jitter'\njitter = '1000000s'"),
+            "[run], `jitter`: it is longer than the whole run",
+        ),
+        (
+            GRAPH.replace("rate = \"5mbit\"", "rate = \"5mbit\"\nrate_steps = []"),
+            "[link.bc], `rate_steps`: there is no step in it",
+        ),
+        (
+            GRAPH.replace("rate = \"5mbit\"", "rate = \"5mbit\"\nrate_repeat = \"1s\""),
+            "[link.bc], `rate_repeat`: there is nothing to repeat",
+        ),
+        (
+            GRAPH.replace("rate = \"5mbit\"", "rate = \"5mbit\"\njitter = \"1000000s\""),
+            "[link.bc], `jitter`: it is longer than the whole run",
+        ),
+        (
+            GRAPH.replace("rate = \"1mbit\"", "rate = \"1mbit\"\nstart = \"2s\""),
+            "[flow.web], `start`: the run is over then",
+        ),
+        (
+            GRAPH.replace("\"cbr\"", "\"poisson\"\nsteps = []"),
+            "[flow.web], `steps`: there is no step in it",
+        ),
+    ] {
+        let error = read(&text).unwrap_err();
+        assert!(error.contains(reported), "expected {reported}\nin {error}");
+    }
+    // One of several points has a use for it, or a setting took it away.
+    let swept = changed("replications = 3", "replications = 3\njitter = '5us'");
+    assert!(read(&format!("{swept}[[sweep]]\nrun.ties = ['ns-2', 'jitter']\n")).is_ok());
+    let jittered = changed("replications = 3", "replications = 3\nties = 'jitter'\njitter = '5us'");
+    assert!(read_with(&jittered, &settings(&["run.ties=random"])).is_ok());
+    assert!(read_with(PARKING_LOT, &settings(&["run.jitter=5us"])).is_err());
+}

@@ -71,12 +71,14 @@ pub(super) fn read(
     let flows = tables(tree, "flow", "from, to and kind", errors)?;
     // Ports need to know the groups.
     groups(&flows, &mut draft, errors);
+    let mut has_all_links = true;
     for (name, link) in &links {
         let medium = medium::read(link, inputs, errors);
-        read_link(name, link, medium, is_closed, parts, &mut draft, errors);
+        let read = read_link(name, link, medium, is_closed, parts, &mut draft, errors);
+        has_all_links &= read.is_some();
     }
     for (name, flow) in &flows {
-        read_flow(name, flow, inputs, &mut draft, errors);
+        read_flow(name, flow, inputs, has_all_links, &mut draft, errors);
     }
     errors.is_empty().then_some(draft.plan)
 }
@@ -194,7 +196,8 @@ fn queue(
     errors: &mut Errors,
 ) -> Option<Queue> {
     let packets = link.get("buffer_packets", errors, buffer_packets);
-    let default = if packets.is_some() { QueueKind::DropTail } else { QueueKind::Unlimited };
+    let has_length = link.has("buffer_packets");
+    let default = if has_length { QueueKind::DropTail } else { QueueKind::Unlimited };
     let kind = link.or("queue", default, errors, |found| {
         value::one_of(
             found,
@@ -220,6 +223,9 @@ fn queue(
         _ => None,
     };
     medium::refuse_others(managed, link, errors);
+    if has_length && packets.is_none() {
+        return None; // it is wrong, which is reported, rather than missing
+    }
     match (kind, packets) {
         (QueueKind::Managed(kind), packets) => {
             Some(Queue::Managed(medium::managed(kind, packets, link, errors)))
@@ -247,6 +253,7 @@ fn read_flow(
     name: &str,
     flow: &Section<'_>,
     inputs: &mut Inputs<'_>,
+    has_all_links: bool,
     draft: &mut Draft,
     errors: &mut Errors,
 ) -> Option<()> {
@@ -261,6 +268,9 @@ fn read_flow(
     let (edge, service, hosts) = (number("edge", 0), number("service", own), number("hosts", own));
     let stops = stops(flow, draft, errors)?;
     let traffic = traffic?;
+    if !has_all_links {
+        return None; // a path may lead over what is wrong, and is not missing
+    }
     let route = find_path(flow, &stops, draft, "", errors)?;
     let back = match traffic {
         Traffic::Tcp(..) => {

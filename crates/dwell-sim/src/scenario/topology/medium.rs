@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::plan::{CoDel, Discipline, Jitter, Loss, Managed, Medium, Pie, Variation};
 use crate::scenario::error::Errors;
+use crate::scenario::lines;
 use crate::scenario::section::Section;
-use crate::scenario::source::{Inputs, is_heading, step};
+use crate::scenario::source::{Inputs, step};
 use crate::scenario::tree::Value;
 use crate::scenario::value;
 
@@ -147,9 +148,8 @@ fn variation(
     let steps = match given.first().copied() {
         Some("rate_walk") => return link.get("rate_walk", errors, walk),
         Some("rate_steps") => {
-            link.list("rate_steps", "[{ at = \"1s\", rate = \"2mbit\" }]", errors, |found| {
-                step(found, "rate", bps)
-            })?
+            let example = "[{ at = \"1s\", rate = \"2mbit\" }]";
+            link.list("rate_steps", example, errors, |found| step(found, "rate", bps))?
         }
         Some(key) => {
             let name = link.get(key, errors, value::text)?;
@@ -161,10 +161,22 @@ fn variation(
                 }
             }
         }
+        None if repeat_ns.is_some() => {
+            link.fail(
+                "rate_repeat",
+                "there is nothing to repeat: add `rate_steps` or `rate_file`",
+                errors,
+            );
+            return None;
+        }
         None => return None,
     };
-    // Until the first step the link has its own rate.
-    let own = link.get("rate", errors, value::rate).map_or(0, |rate| rate.as_bps());
+    if steps.is_empty() {
+        link.fail("rate_steps", "there is no step in it: add one, or leave the key out", errors);
+        return None;
+    }
+    // Until the first step the link has its own rate. A wrong one is reported where the link is read.
+    let own = value::rate(&link.raw("rate")?.value).ok()?.as_bps();
     let first = steps.first().is_none_or(|&(at, _)| at > 0).then_some((0, own));
     let steps: Arc<[(u64, u64)]> = first.into_iter().chain(steps).collect();
     Some(Variation::Steps { steps, repeat_ns })
@@ -208,11 +220,7 @@ fn walk(found: &Value) -> Result<Variation, String> {
 /// Lines of `time in seconds, bits per second`.
 fn rates(text: &str) -> Result<Vec<(u64, u64)>, String> {
     let mut out: Vec<(u64, u64)> = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') || (index == 0 && is_heading(line)) {
-            continue;
-        }
+    for (line_number, line) in lines::data(text) {
         let parsed = line.split_once(',').and_then(|(time, bps)| {
             let seconds: f64 = time.trim().parse().ok().filter(|s| (0.0..1e6).contains(s))?;
             let bps: f64 = bps.trim().parse().ok().filter(|bps| (0.0..1e13).contains(bps))?;
@@ -220,13 +228,12 @@ fn rates(text: &str) -> Result<Vec<(u64, u64)>, String> {
         });
         let Some(step) = parsed else {
             return Err(format!(
-                "line {} is no step: write its time in seconds, a comma and bits per second, as \
-                 in 0.5,2000000",
-                index + 1
+                "line {line_number} is no step: write its time in seconds, a comma and bits per second, as \
+                 in 0.5,2000000"
             ));
         };
         if out.last().is_some_and(|&(before, _)| step.0 <= before) {
-            return Err(format!("line {} is not later than the one before", index + 1));
+            return Err(format!("line {line_number} is not later than the one before"));
         }
         out.push(step);
     }

@@ -12,7 +12,7 @@ const FEWEST: u32 = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Precision {
     name: String,
-    metric: Expression,
+    pub(super) metric: Expression,
     share: f64,
 }
 
@@ -25,6 +25,8 @@ pub(super) enum Reached {
     More(u32, String),
     /// There are as many runs as there may be.
     Most(String),
+    /// No run has a value, and more would not help.
+    Nothing(String),
 }
 
 impl FromStr for Precision {
@@ -63,7 +65,9 @@ impl Precision {
         }
         let name = &self.name;
         if !is_known {
-            return Reached::Most(format!("no run has a value for {name}"));
+            return Reached::Nothing(format!(
+                "no run has a value for {name}: nothing of the kind happened"
+            ));
         }
         let found =
             format!("{name}: within {:.1} % with {runs_least} runs of each point", worst * 100.0);

@@ -32,8 +32,8 @@ interruption, give the same command again.
 
 Exit codes:
   0    all runs are done
-  1    the scenario is wrong, or runs failed
-  2    the command line is wrong
+  1    the scenario is wrong, or runs failed, or none has a value for the metric of --precision
+  2    the command line is wrong: also if no run can have that metric
   130  it was interrupted; what is finished is kept";
 
 /// Run a scenario
@@ -85,6 +85,12 @@ impl Run {
             );
         }
         let mut scenario = input::scenario(&self.scenario, &self.options(self.replications))?;
+        if let Some(precision) = &self.precision
+            && let Err(why) = scenario.check(&precision.metric)
+        {
+            terminal::complain("dwell", &format!("--precision: {why}"));
+            return Ok(ExitCode::from(2));
+        }
         let code = input::code_version();
         let (mut journal, mut store) = match self.journal_path() {
             Some(path) => Journal::open(&path)?,
@@ -92,30 +98,41 @@ impl Run {
         };
         let jobs = self.jobs.map_or_else(jobs_default, usize::from);
         let mut ended;
+        let mut is_without_value = false;
         loop {
             let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
             ended = runner::run(&tasks, jobs, &code, &mut store, &mut journal)?;
             let Some(precision) = &self.precision else { break };
             let evaluation = Evaluation::new(&scenario, &store, &code);
             let reached = precision.reached(&evaluation, self.most);
-            let (is_done, text) = match &reached {
-                Reached::Enough(text) | Reached::Most(text) => (true, text),
-                Reached::More(_, text) => (false, text),
+            let is_broken_off = ended.failed > 0 || ended.is_interrupted;
+            let replications = match reached {
+                Reached::Nothing(_) if is_broken_off => break,
+                Reached::Nothing(text) => {
+                    terminal::complain("dwell", &text);
+                    is_without_value = true;
+                    break;
+                }
+                Reached::Enough(text) | Reached::Most(text) => {
+                    terminal::note(&text);
+                    break;
+                }
+                Reached::More(replications, text) => {
+                    terminal::note(&text);
+                    replications
+                }
             };
-            terminal::note(text);
-            if is_done || ended.failed > 0 || ended.is_interrupted {
+            if is_broken_off {
                 break;
             }
-            if let Reached::More(replications, _) = reached {
-                let options = self.options(Some(replications));
-                scenario = input::scenario(&self.scenario, &options)?;
-            }
+            scenario = input::scenario(&self.scenario, &self.options(Some(replications)))?;
         }
         let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
         journal.sort(&store, &tasks, &code)?;
         let evaluation = Evaluation::new(&scenario, &store, &code);
         self.show(&scenario, &[evaluation], &code)?;
-        Ok(exit_code(ended))
+        let code = exit_code(ended);
+        Ok(if is_without_value { ExitCode::FAILURE } else { code })
     }
 
     fn options(&self, replications: Option<u32>) -> Options {
