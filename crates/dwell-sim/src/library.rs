@@ -42,6 +42,7 @@ pub const ENTRIES: &[Entry] = entries![
     "yoshino/fig-5",
     "yoshino/fig-6",
     "yoshino/fig-7",
+    "yoshino/ties",
     "sawabe/table-3",
     "sawabe/fig-8",
     "sawabe/fig-9",
@@ -84,7 +85,9 @@ impl Entry {
     /// name.
     pub fn read(&self, options: &Options) -> Result<Scenario, FileErrors> {
         let none = |name: &str| Err(format!("{name} is not part of the program"));
-        Scenario::parse(self.text, &format!("{}.toml", self.id), self.id, options, &none)
+        let file = format!("{}.toml", self.id);
+        let scenario = Scenario::parse(self.text, &file, self.id, options, &none)?;
+        Ok(Scenario { found_by: self.id.to_owned(), ..scenario })
     }
 }
 

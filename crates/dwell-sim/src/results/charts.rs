@@ -1,10 +1,12 @@
 //! A figure of a scenario as a chart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_figures::chart::{self, Chart, Kind, Point as Dot, Role, Series};
 
-use crate::scenario::{Axis, Bars, Expression, Figure, FigureKind, LABEL, Point};
+use crate::scenario::{
+    Axis, Bars, Expression, Figure, FigureKind, LABEL, PaperValue, Point, numeric,
+};
 
 use super::evaluation::Evaluation;
 use super::record::RunRecord;
@@ -20,6 +22,7 @@ pub fn chart(figure: &Figure, evaluation: &Evaluation<'_>) -> Chart {
     let mut chart =
         Chart::new(&figure.title, axis(&figure.x_axis, None), axis(&figure.y_axis, figure.floor));
     chart.caption = caption(figure, evaluation);
+    chart.caption.push_str(&of_marks(figure, evaluation, &drawn));
     chart.series = drawn;
     chart
 }
@@ -50,6 +53,42 @@ fn caption(figure: &Figure, evaluation: &Evaluation<'_>) -> String {
         caption.push_str(&format!(" {} of {all} runs are done.", evaluation.done()));
     }
     caption
+}
+
+/// What marks mean that the legend alone does not say.
+fn of_marks(figure: &Figure, evaluation: &Evaluation<'_>, drawn: &[Series]) -> String {
+    let mut out = String::new();
+    let has = |role: Role| drawn.iter().any(|series| series.role == role);
+    if has(Role::Paper) {
+        out.push_str(" Hollow diamonds: numbers in the paper's text.");
+    }
+    if has(Role::Reference) {
+        out.push_str(" Crosses: an independent program's numbers.");
+    }
+    let is_change = |paper: &PaperValue| {
+        !paper.against.is_empty()
+            && (paper.value.is_some() || paper.reference.is_some())
+            && evaluation.scenario.points.first().is_some_and(|point| {
+                figure.y.iter().any(|(_, formula)| factor(&paper.metric, formula, point).is_some())
+            })
+    };
+    if (has(Role::Paper) || has(Role::Reference))
+        && evaluation.scenario.papers.iter().any(is_change)
+    {
+        out.push_str(
+            " Changes in percent are drawn from our number at the point that they refer to.",
+        );
+    }
+    let names: BTreeSet<&str> = drawn.iter().map(|series| series.name.as_str()).collect();
+    if names.len() > chart::NAMES_MAX {
+        out.push_str(&format!(
+            " With {} names there are not enough colours and marks: after {} they begin again, in the order of the \
+             legend. Figures with `where` keep them apart.",
+            names.len(),
+            chart::NAMES_MAX
+        ));
+    }
+    out
 }
 
 /// A point with its runs.
@@ -96,58 +135,81 @@ fn full_name(series: &str, line: &str) -> String {
 
 fn lines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
     let kind = if figure.kind == FigureKind::Line { Kind::Line } else { Kind::Points };
-    // The papers' marks are drawn on top.
-    let (mut out, mut of_papers) = (Vec::new(), Vec::new());
+    // What is stated is drawn on top.
+    let (mut out, mut stated) = (Vec::new(), Vec::new());
     for (name, points) in by_series(figure, evaluation) {
         for (line, formula) in &figure.y {
-            let stated = papers_dots(figure, formula, &points, evaluation);
             let dots = points.iter().filter_map(|(point, runs)| {
                 let x = Evaluation::summary(point, runs, &figure.x)?.mean;
                 let y = Evaluation::summary(point, runs, formula)?;
                 Some(dot(x, &y, figure.bars))
             });
             out.push(Series::new(&full_name(&name, line), kind).with(dots));
-            let papers = Series::points(&full_name(&name, line)).role(Role::Paper);
-            of_papers.push(papers.with(stated));
+            for (role, of) in STATED {
+                let dots = stated_dots(figure, formula, &points, (evaluation, of));
+                stated.push(Series::points(&full_name(&name, line)).role(role).with(dots));
+            }
         }
     }
-    out.append(&mut of_papers);
+    out.append(&mut stated);
     out.retain(|series| !series.points.is_empty());
     out
 }
 
-/// The numbers that the paper's text states of points of a line, in the line's unit.
-fn papers_dots(
+/// How a stated number is found: as a range, whose ends may be the same.
+type Stated = fn(&PaperValue) -> Option<(f64, f64)>;
+
+/// The origins of stated numbers.
+const STATED: [(Role, Stated); 2] = [
+    (Role::Paper, |paper| paper.value),
+    (Role::Reference, |paper| paper.reference.map(|number| (number, number))),
+];
+
+/// The numbers that the paper's text states of points of a line, or an independent program has, in the line's unit. A
+/// change in percent is drawn from our number at the point that it is a change from.
+fn stated_dots(
     figure: &Figure,
     formula: &Expression,
     points: &[Run<'_, '_>],
-    evaluation: &Evaluation<'_>,
+    (evaluation, stated): (&Evaluation<'_>, Stated),
 ) -> Vec<Dot> {
-    let papers = evaluation.scenario.papers.iter();
-    let of_this_line = papers.filter(|paper| paper.against.is_empty());
-    let stated = of_this_line.filter_map(|paper| {
-        let (low, high) = paper.value?;
-        let factor = factor(&paper.metric, formula)?;
+    let dots = evaluation.scenario.papers.iter().filter_map(|paper| {
+        let (low, high) = stated(paper)?;
         let found = points.iter().find(|(point, _)| point.meets(&paper.only));
         let (point, runs) = found.filter(|_| evaluation.find(&paper.only).is_some())?;
+        let factor_at = |point: &Point| factor(&paper.metric, formula, point);
+        let factor = factor_at(point)?;
         let x = Evaluation::summary(point, runs, &figure.x)?.mean;
-        let ends = (low < high).then_some((low / factor, high / factor));
-        let y = (low + high) / 2.0 / factor;
+        let base = match paper.against.is_empty() {
+            true => None,
+            false => {
+                let (other, other_runs) = evaluation.find(&point.elsewhere(&paper.against))?;
+                factor_at(other).filter(|other| (other / factor - 1.0).abs() < 1e-9)?;
+                Some(Evaluation::summary(other, other_runs, formula)?.mean)
+            }
+        };
+        let y = |number: f64| match base {
+            None => number / factor,
+            Some(base) => base * (1.0 + number / 100.0),
+        };
+        let ends = (low < high).then_some((y(low), y(high)));
+        let y = y((low + high) / 2.0);
         Some(Dot { x, y, low: ends.map(|(low, _)| low), high: ends.map(|(_, high)| high) })
     });
-    stated.collect()
+    dots.collect()
 }
 
-/// Returns the number by which one formula is a multiple of another, if it is one for all values: the units in which
-/// a text and a figure state a quantity may differ.
-fn factor(one: &Expression, other: &Expression) -> Option<f64> {
+/// Returns the number by which one formula is a multiple of another at a point, if it is one whatever the runs' numbers
+/// are: the units in which a text and a figure state a quantity may differ, and a figure may show a share of it.
+fn factor(one: &Expression, other: &Expression, point: &Point) -> Option<f64> {
     let ratio = |trial: u64| {
         // Any numbers will do, as long as they have nothing to do with each other.
         let value = |name: &str| {
             let mixed = name.bytes().fold(trial, |sum, byte| {
                 (sum ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
             });
-            Some(1.0 + (mixed >> 40) as f64 / 1e7)
+            let of_scenario = point.value(name).and_then(numeric);
+            of_scenario.or(Some(1.0 + (mixed >> 40) as f64 / 1e7))
         };
         let (one, other) = (one.value(&value)?, other.value(&value)?);
         (other != 0.0 && one.is_finite()).then(|| one / other)
@@ -252,7 +314,21 @@ mod tests {
     fn lines_have_means_with_bars_where_runs_are() {
         let chart = drawn("lines");
         let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
-        assert_eq!(names, ["none", "packet", "none"], "the last is the paper's");
+        assert_eq!(names, ["none", "packet", "none", "packet", "packet"], "the last are stated");
+        // A change of -70 % from our 1.5, and of -80 % by an independent program.
+        assert_eq!(
+            (chart.series[3].role, points(&chart.series[3])),
+            (Role::Paper, vec![(0.7, 0.45)])
+        );
+        assert_eq!(
+            (chart.series[4].role, points(&chart.series[4])),
+            (Role::Reference, vec![(0.7, 0.3)])
+        );
+        for words in
+            ["diamonds: numbers in the paper's text", "Crosses: an indep", "Changes in perc"]
+        {
+            assert!(chart.caption.contains(words), "{}", chart.caption);
+        }
         assert_eq!(
             (chart.series[2].role, points(&chart.series[2])),
             (Role::Paper, vec![(0.7, 1.6)])
@@ -262,6 +338,19 @@ mod tests {
         let dot = chart.series[1].points[0];
         assert_eq!((dot.low, dot.high), (Some(0.4), Some(0.5)));
         assert!(chart.caption.contains("6 of 8 runs are done."), "{}", chart.caption);
+    }
+
+    #[test]
+    fn too_many_names_for_the_marks_are_noted() {
+        let scenario = scenario();
+        let store = store(&scenario);
+        let evaluation = Evaluation::new(&scenario, &store, CODE);
+        let noted = |count: usize| {
+            let series: Vec<Series> = (0..count).map(|n| Series::line(&n.to_string())).collect();
+            of_marks(&scenario.figures[0], &evaluation, &series)
+        };
+        assert_eq!(noted(chart::NAMES_MAX), "");
+        assert!(noted(chart::NAMES_MAX + 1).contains("With 17 names there are not enough"));
     }
 
     #[test]
@@ -320,11 +409,14 @@ mod tests {
 
     #[test]
     fn formulas_that_differ_by_a_factor_are_found() {
+        let scenario = scenario();
         let factor = |one: &str, other: &str| {
-            factor(&one.parse().unwrap(), &other.parse().unwrap()).map(|f| (f * 1e6).round() / 1e6)
+            factor(&one.parse().unwrap(), &other.parse().unwrap(), &scenario.points[0])
+                .map(|f| (f * 1e6).round() / 1e6)
         };
         assert_eq!(factor("100 * a.discard", "a.discard"), Some(100.0));
         assert_eq!(factor("a.x / a.y", "a.x / a.y / 4"), Some(4.0));
+        assert_eq!(factor("a.x", "a.x / (topology.relays + 1)"), Some(3.0));
         assert_eq!(factor("a.x + 1", "a.x"), None);
         assert_eq!(factor("a.x", "b.x"), None);
     }

@@ -94,6 +94,7 @@ where = { scheme.preset = "packet", compress.ratio = 0.7 }
 against = { scheme.preset = "none" }
 metric = "target.discard"
 value = -70
+reference = -80
 
 [[paper]]
 place = "Section 4"

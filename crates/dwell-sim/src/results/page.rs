@@ -42,7 +42,8 @@ fn section(evaluation: &Evaluation<'_>) -> Section {
     };
     let mut blocks = vec![Block::Prose(format!(
         "{}\n\n`dwell sim run {}` runs it again.",
-        about.note, scenario.id
+        about.note,
+        in_shells(&scenario.found_by)
     ))];
     blocks.extend(scenario.figures.iter().map(|figure| Block::Chart(chart(figure, evaluation))));
     let claims = claims(evaluation);
@@ -52,6 +53,15 @@ fn section(evaluation: &Evaluation<'_>) -> Section {
     let means = Block::Table("Means of all runs".to_owned(), table(evaluation));
     blocks.push(Block::Folded("All points".to_owned(), vec![means]));
     Section { title, blocks }
+}
+
+/// Returns a word as it is written in a shell's command line.
+fn in_shells(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]
@@ -78,7 +88,7 @@ mod tests {
         else {
             panic!("{:?}", section.blocks)
         };
-        assert_eq!(note, "What to know.\n\n`dwell sim run test/x` runs it again.");
+        assert_eq!(note, "What to know.\n\n`dwell sim run x.toml` runs it again.");
         assert_eq!(claims.len(), 4);
         let titles: Vec<&str> = charts
             .iter()
@@ -90,6 +100,13 @@ mod tests {
         // One for each width of a screen.
         assert_eq!(html.matches("<svg ").count(), 2 * 3);
         assert!(html.contains("its point was not run: it is rare"));
+    }
+
+    #[test]
+    fn a_command_can_be_copied() {
+        let entry = crate::library::find("worked/lte")[0];
+        assert_eq!(in_shells(&entry.read(&Default::default()).unwrap().found_by), "worked/lte");
+        assert_eq!(in_shells("a b/it's.toml"), r"'a b/it'\''s.toml'");
     }
 
     #[test]
