@@ -3,6 +3,7 @@
 //! The tunnel goes by clocks that only count, and needs no right time. What people do with it may, and nothing else
 //! tells them.
 
+use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_report::human;
 use dwell_report::status::Problem;
@@ -17,6 +18,29 @@ const DIFFERS_NS: u64 = 3_600 * SECOND_NS;
 /// ... until they differ by less than this: one that is being corrected slowly is not news again and again.
 const AGREES_NS: u64 = DIFFERS_NS / 2;
 
+/// What was found out of a peer's clock may change so often ...
+const CHANGES_MAX: u32 = 4;
+/// ... in this time: a peer whose initiations show now this and now that time fills no log.
+const CHANGES_NS: u64 = 60 * SECOND_NS;
+
+/// How often what is known of a peer's clock has changed of late.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changes {
+    since: Instant,
+    count: u32,
+}
+
+impl Changes {
+    /// Returns true if it may change now, and counts that.
+    fn admit(&mut self, now: Instant) -> bool {
+        if now.since_ns(self.since) >= CHANGES_NS {
+            *self = Self { since: now, count: 0 };
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= CHANGES_MAX
+    }
+}
+
 impl Node {
     /// A peer proved to have begun the session that it uses: the initiation has what its clock shows.
     ///
@@ -28,6 +52,9 @@ impl Node {
         let bound_ns = if known { AGREES_NS } else { DIFFERS_NS };
         let ahead_ns = clock.ahead_ns.filter(|ahead_ns| ahead_ns.unsigned_abs() >= bound_ns);
         if ahead_ns.is_some() != known {
+            if !self.peers[index].clock_changes.admit(env.now()) {
+                return;
+            }
             self.peers[index].handshake.renew();
         }
         match ahead_ns {

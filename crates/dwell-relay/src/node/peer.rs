@@ -22,6 +22,7 @@ use dwell_wire::{Arrivals, Carried, ContextOffer, Control, Hello, Report, Unit};
 
 use super::bottleneck::{Bottleneck, LinkReport};
 use super::classes::Classes;
+use super::clocks::Changes;
 use super::contexts::{Contexts, Item, Limits};
 use super::deadlines::Deadlines;
 use super::delivery::Delivery;
@@ -106,6 +107,7 @@ pub(crate) struct Peer {
     /// Why it is not up.
     pub(super) diagnosis: Diagnosis,
     pub(super) problems: Problems,
+    pub(super) clock_changes: Changes,
     pub(super) delivery: Delivery,
     /// The longest datagram that passes, if it is shorter than the kernel and the peer allow.
     pub(super) path_mtu: PathMtu,
@@ -193,6 +195,7 @@ impl Peer {
             state: PeerState::Connecting,
             diagnosis: Diagnosis::default(),
             problems: Problems::default(),
+            clock_changes: Changes::default(),
             delivery: Delivery::default(),
             path_mtu: PathMtu::default(),
             removed: false,

@@ -128,6 +128,10 @@ pub(super) struct Keyed {
     peer_time: u64,
     answered_at: Option<Instant>,
     own_time: u64,
+    /// The latest initiation shows a later time than the clock, which was set back.
+    stands_still: bool,
+    /// It was the second one of two, by which the peer sees that.
+    is_second: bool,
 }
 
 impl std::fmt::Debug for Keyed {
@@ -160,6 +164,8 @@ impl Keyed {
             peer_time: 0,
             answered_at: None,
             own_time: 0,
+            stands_still: false,
+            is_second: false,
         }
     }
 
@@ -246,6 +252,7 @@ impl Keyed {
         (self.asked_at, self.initial_at) = (now, now + retry_ns);
         // A clock that was set back must not make us a replay of ourselves.
         self.own_time = unix_ns.max(self.own_time + 1);
+        self.stands_still = self.own_time > unix_ns;
         let PairKeys { private, peer, psk } = &self.keys;
         let mut state = noise::initiator(private, peer, psk, &mut self.random).ok()?;
         let index = self.fresh_index();
@@ -316,6 +323,11 @@ impl Keyed {
             next.session.carried(now);
         }
         self.settled(now);
+        // A peer that knows of no initiation before this one takes its time for what our clock shows.
+        self.is_second = self.stands_still && !self.is_second;
+        if self.is_second {
+            self.want();
+        }
         Responded::Installed(hello)
     }
 

@@ -79,3 +79,32 @@ fn an_initiation_that_somebody_recorded_says_nothing() {
     assert!(end.env.sent.pop().is_some(), "it is answered: it may be the peer's");
     assert!(end.peer().problems.is_empty(), "{:?}", end.peer().problems);
 }
+
+/// Until its clock has caught up with the times that it has shown, a node's initiations show no clock; an end that
+/// was restarted does not take them for one.
+#[test]
+fn a_clock_that_was_set_back_is_not_taken_for_right_by_an_end_that_was_restarted() {
+    let mut net = pair_with_clocks(5 * HOUR_NS, 35);
+    net.run_to(3_000);
+    assert!(found(&net, 0).is_some() && found(&net, 1).is_some());
+    set_ahead(&mut net, -5 * HOUR_NS);
+    net.restart(0, &keyed(0, "10mbit", "packet"), 36);
+    net.start_sources(3_000, 3_000, 50 * MILLI_NS);
+    net.run_to(150_000);
+    assert_eq!((found(&net, 0), found(&net, 1)), (None, None));
+}
+
+/// Whoever has a peer's key can show what clock it likes, but not fill the log with it.
+#[test]
+fn a_clock_that_jumps_with_each_session_is_no_news_each_time() {
+    let mut net = pair_with_clocks(0, 37);
+    net.run_to(1_000);
+    for round in 0..100u64 {
+        set_ahead(&mut net, if round % 2 == 0 { 2 * HOUR_NS } else { -2 * HOUR_NS });
+        net.net.with_node(net.ends[1], |end, _, _| end.node.peers[0].handshake.renew());
+        net.run_to(1_000 + (round + 1) * 1_100);
+    }
+    let news = |event: &&NodeEvent| matches!(event, NodeEvent::Problem(..) | NodeEvent::Solved(..));
+    let count = net.end(0).env.events.iter().filter(news).count();
+    assert!((1..=12).contains(&count), "{count} in two minutes");
+}
