@@ -16,7 +16,7 @@ pub(crate) fn lately(status: &Status, now_unix_ns: u64) -> String {
     let is_of_interest = |event: &&EventStatus| {
         let is_shown_elsewhere = match &*event.kind {
             // As long as they last they stand above, with what helps.
-            "problem" => true,
+            "problem" => lasts(status, event),
             "configuration" => status.configuration.refused.is_some(),
             _ => false,
         };
@@ -36,9 +36,21 @@ pub(crate) fn lately(status: &Status, now_unix_ns: u64) -> String {
     out
 }
 
+/// Returns true if a problem that began with an event is one still: what is known of it may have changed.
+fn lasts(status: &Status, event: &EventStatus) -> bool {
+    let of_node = [(&status.name, &status.problems)];
+    let of_peers = status.peers.iter().map(|peer| (&peer.name, &peer.problems));
+    of_node.into_iter().chain(of_peers).any(|(name, problems)| {
+        problems
+            .iter()
+            .any(|problem| event.text.starts_with(&format!("{name}: {}: ", problem.problem)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::ProblemStatus;
 
     const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
@@ -55,11 +67,17 @@ mod tests {
     fn the_last_three_of_an_hour_are_shown() {
         let mut status = Status { name: "a".into(), ..Status::default() };
         assert_eq!(lately(&status, NOW_NS), "");
+        status.problems.push(ProblemStatus {
+            problem: "no_answer".to_owned(),
+            for_ns: 0,
+            why: "of now".to_owned(),
+            remedy: String::new(),
+        });
         status.events = vec![
             event(3_601, "up", "too old"),
             event(600, "up", "one too many"),
             event(90, "restarted", "hub began again: it was restarted"),
-            event(60, "problem", "hub: path_mtu: it stands above"),
+            event(60, "problem", "a: no_answer: it stands above"),
             event(30, "solved", "hub: path_mtu is over"),
             event(5, "configuration", "the configuration file was refused: relay.toml\nmore"),
         ];
@@ -70,6 +88,8 @@ mod tests {
         status.configuration.refused = Some("relay.toml".to_owned());
         assert!(!lately(&status, NOW_NS).contains("refused"), "that is said above");
         assert_eq!(lately(&status, NOW_NS + 2 * LATELY_NS), "");
+        status.problems.clear();
+        assert!(lately(&status, NOW_NS).contains("no_answer"), "nothing else says what is over");
         // The clock was set back since.
         assert!(lately(&status, NOW_NS - LATELY_NS).contains("0 ns ago: hub began again"));
     }

@@ -67,7 +67,8 @@ impl Seen {
             peer,
             addresses: (info.src, info.dst),
             protocol: info.protocol,
-            ports: (info.src_port, info.dst_port),
+            // The hash of fragments is without ports, also that of the first one, which has some.
+            ports: if info.fragment { (0, 0) } else { (info.src_port, info.dst_port) },
             packets: 0,
             bytes: 0,
             first_at: now,
