@@ -263,6 +263,10 @@ fn parse(
     refuse_unknown_conditions(&points, &figures, &papers, errors);
     refuse_unknown_series(&points, &series, series_origin, errors);
     metrics::refuse_unknown(&points, (&figures, &papers), !settings.is_empty(), errors);
+    if !options.is_quick {
+        let lengths = points.iter().map(|point| (&point.tree, &point.plan));
+        run::refuse_late_starts(lengths, errors);
+    }
     run::refuse_idle_jitter(points.iter().map(|point| (&point.tree, point.plan.ties)), errors);
     let (id, found_by) = (id.to_owned(), file.to_owned());
     let scenario = Scenario { id, found_by, about, points, figures, series, papers, quick };

@@ -1,5 +1,7 @@
 //! `[run]`: the measurement window, the number of runs and their seeds.
 
+use std::collections::BTreeMap;
+
 use dwell_base::time::SECOND_NS;
 
 use crate::plan::{Jitter, Plan, Ties, Window};
@@ -102,7 +104,7 @@ pub(super) fn take_series(tree: &mut Table, errors: &mut Errors) -> (Vec<String>
     (series, origin)
 }
 
-/// Refuses times that leave nothing to simulate: jitter beyond the run's length, and sources that begin after its end.
+/// Refuses jitter beyond the run's length.
 pub(super) fn refuse_useless_times(tree: &Table, plan: &Plan, errors: &mut Errors) {
     let Window { until_ns, drain_ns, .. } = plan.window;
     let end_ns = until_ns + drain_ns;
@@ -123,17 +125,41 @@ pub(super) fn refuse_useless_times(tree: &Table, plan: &Plan, errors: &mut Error
             refuse(&path, "it is longer than the whole run: write for instance \"5ms\"");
         }
     }
-    let names = |table: &str| -> Vec<String> {
-        let found = tree.get(table).and_then(|located| located.value.as_table());
-        found.into_iter().flat_map(Table::iter).map(|(name, _)| format!("{table}.{name}")).collect()
-    };
-    let tables = ["traffic".to_owned(), "traffic.cross".to_owned()];
-    for path in tables.into_iter().chain(names("flow")).map(|table| format!("{table}.start")) {
-        let start_ns = tree.at(&path).and_then(|located| value::time_ns(&located.value).ok());
-        if start_ns.is_some_and(|start_ns| start_ns >= end_ns) {
-            refuse(&path, "the run is over then (warm_up + measure + drain): begin earlier");
+}
+
+/// Refuses sources that begin after the end of every point's run. In a quick variant, by a setting or in a sweep that
+/// may be meant: such a source is silent.
+pub(super) fn refuse_late_starts<'p>(
+    points: impl Iterator<Item = (&'p Table, &'p Plan)>,
+    errors: &mut Errors,
+) {
+    let mut late: BTreeMap<String, (Origin, bool)> = BTreeMap::new();
+    for (tree, plan) in points {
+        let end_ns = plan.window.until_ns + plan.window.drain_ns;
+        let is_written = |path: &str| {
+            tree.at(path).is_none_or(|located| matches!(located.origin, Origin::Line(_)))
+        };
+        let is_length_written =
+            ["run.warm_up", "run.measure", "run.drain"].into_iter().all(is_written);
+        for path in starts(tree) {
+            let Some(located) = tree.at(&path) else { continue };
+            let is_late = value::time_ns(&located.value).is_ok_and(|start_ns| start_ns >= end_ns)
+                && is_length_written
+                && is_written(&path);
+            late.entry(path).or_insert((located.origin, true)).1 &= is_late;
         }
     }
+    for (path, (origin, _)) in late.into_iter().filter(|(_, (_, is_late))| *is_late) {
+        errors.at(origin, &path, "the run is over then (warm_up + measure + drain): begin earlier");
+    }
+}
+
+/// Where a scenario may say when a source begins.
+fn starts(tree: &Table) -> impl Iterator<Item = String> {
+    let flows = tree.get("flow").and_then(|located| located.value.as_table());
+    let flows = flows.into_iter().flat_map(Table::iter).map(|(name, _)| format!("flow.{name}"));
+    let tables = ["traffic".to_owned(), "traffic.cross".to_owned()];
+    tables.into_iter().chain(flows).map(|table| format!("{table}.start"))
 }
 
 /// Refuses a jitter that no point has a use for; what a setting makes useless is left alone.

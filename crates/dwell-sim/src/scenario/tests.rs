@@ -571,4 +571,7 @@ fn values_without_any_effect_or_sense_are_refused() {
     let jittered = changed("replications = 3", "replications = 3\nties = 'jitter'\njitter = '5us'");
     assert!(read_with(&jittered, &settings(&["run.ties=random"])).is_ok());
     assert!(read_with(PARKING_LOT, &settings(&["run.jitter=5us"])).is_err());
+    // A source may be silent in some points, and in a run that a setting made shorter.
+    assert!(read_with(GRAPH, &settings(&["flow.web.start=2s"])).is_ok());
+    assert!(read(&format!("{GRAPH}[[sweep]]\nflow.web.start = ['0s', '2s']\n")).is_ok());
 }
