@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use self::thresholds::{
     BACK_NS_MAX, CLOSED_SHARE_MIN, DROPS_CREDIBLE_MAX, DROPS_MIN, GROWTH_MAX, IDLE_LOAD_MAX,
-    MISSING_SHARE_MAX, PACKETS_JUDGED_MIN, PACKETS_MIN, SESSION_CLOSED_MIN, SESSION_SHARE_MIN,
-    SPAN_NS_MIN,
+    MISSING_SHARE_MAX, PACKETS_JUDGED_MIN, PACKETS_MIN, SAVING_MIN, SESSION_SHARE_MIN, SPAN_NS_MIN,
 };
 use crate::replay::WITH_DICTIONARIES;
 use crate::replay::content::{Composition, ContentClass};
@@ -161,7 +160,6 @@ pub fn judge(report: &ReplayReport, question: &Question) -> Verdict {
     if !is_refused {
         sentences.extend(load_sentence(report));
         sentences.extend(credible_sentence(report));
-        sentences.extend(short_sessions_sentence(&report.composition));
     }
     sentences.extend(composition_sentence(&report.composition));
     if answer == Answer::Unknown || missing_share(report) > MISSING_SHARE_MAX {
@@ -210,11 +208,12 @@ fn refusal(report: &ReplayReport) -> Option<Refusal> {
         )));
     }
     let sessions = report.composition.session_share();
-    if input.selected.packets > 0 && is_of_sessions(&report.composition) {
+    if input.selected.packets > 0 && sessions >= SESSION_SHARE_MIN {
         let sentence = format!(
             "{} of what the packets carry is of sessions that encrypt, and no codec makes anything \
-             of it. Whatever a replay saves there are handshakes and bare headers.",
-            percent(sessions)
+             of it. Whatever a replay saves there are handshakes and bare headers.{}",
+            percent(sessions),
+            clear_part(&report.composition)
         );
         return Some(Refusal { answer: Answer::No, headline: NO, sentences: vec![sentence] });
     }
@@ -225,25 +224,17 @@ fn refusal(report: &ReplayReport) -> Option<Refusal> {
     None
 }
 
-/// Returns true if next to all of the payload is of sessions that encrypt, and most of all bytes are
-/// what they encrypted: then nothing that can be saved is worth a tunnel.
-fn is_of_sessions(composition: &Composition) -> bool {
-    composition.session_share() >= SESSION_SHARE_MIN
-        && composition.closed_share() >= SESSION_CLOSED_MIN
-}
-
-/// Returns a sentence where sessions encrypt and what they have in the clear is much all the same.
-fn short_sessions_sentence(composition: &Composition) -> Option<String> {
-    let sessions = composition.session_share();
-    (sessions >= SESSION_SHARE_MIN && !is_of_sessions(composition)).then(|| {
-        format!(
-            "{} of what the packets carry is of sessions that encrypt. What can be saved are their \
-             handshakes and bare headers, which are {} of the bytes here: that holds as long as \
-             connections are as short.",
-            percent(sessions),
-            percent(1.0 - composition.closed_share())
-        )
-    })
+/// What the part of sessions that is in the clear weighs here, if that is much: then a "no" needs to say it.
+fn clear_part(composition: &Composition) -> String {
+    let handshakes = composition.share_of(ContentClass::Handshake);
+    if composition.closed_share() >= CLOSED_SHARE_MIN || handshakes < SAVING_MIN {
+        return String::new();
+    }
+    format!(
+        " Connections are so short here that handshakes are {} of the bytes; if they are as short at any \
+         time, the table of schemes says what that brings.",
+        percent(handshakes)
+    )
 }
 
 /// Returns true if there are too few packets to judge by: neither a gain nor that there is none can be

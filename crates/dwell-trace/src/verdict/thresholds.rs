@@ -34,11 +34,8 @@ pub const MISSING_SHARE_MAX: f64 = 0.2;
 /// The share of bytes closed to any codec from which on they are the reason for a "no".
 pub const CLOSED_SHARE_MIN: f64 = 0.5;
 /// The share of encrypted sessions in the payload bytes from which on the answer is "no": only
-/// their handshakes and the headers of acknowledgements could be compressed ...
+/// their handshakes and the headers of acknowledgements could be compressed.
 pub const SESSION_SHARE_MIN: f64 = 0.95;
-/// ... if this share of all bytes is what they encrypted, too. Where connections are as short as
-/// that, their handshakes are the traffic, and certificates compress well.
-pub const SESSION_CLOSED_MIN: f64 = 0.5;
 /// The largest step back of time stamps that is jitter between several queues of a network card.
 pub const BACK_NS_MAX: u64 = 1_000_000;
 /// The fewest packets in a direction that can show a gain, or that there is none.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::thresholds::{MISSING_SHARE_MAX, SAVING_MIN};
-use super::{Answer, composition_sentence, is_of_sessions, percent, short_sessions_sentence};
+use super::thresholds::{MISSING_SHARE_MAX, SAVING_MIN, SESSION_SHARE_MIN};
+use super::{Answer, composition_sentence, percent};
 use crate::analysis::{Analysis, DirectionSums};
 
 /// The verdict of an analysis. It knows no link, so that it is about the data: never "yes".
@@ -40,7 +40,7 @@ pub fn judge_traffic(analysis: &Analysis) -> TrafficVerdict {
             Answer::Unknown,
             "Nothing was compressed, so that nothing is known of what could be saved.".to_owned(),
         ),
-        Some(_) if is_of_sessions(&sums.composition) => (
+        Some(_) if sessions >= SESSION_SHARE_MIN => (
             Answer::No,
             format!(
                 "No: {} of what the packets carry is of sessions that encrypt.",
@@ -73,7 +73,6 @@ pub fn judge_traffic(analysis: &Analysis) -> TrafficVerdict {
         ));
     }
     sentences.extend(direction_sentence(analysis, busier, other));
-    sentences.extend(short_sessions_sentence(&sums.composition));
     sentences.extend(composition_sentence(&sums.composition));
     if missing > MISSING_SHARE_MAX {
         sentences.push(format!(
