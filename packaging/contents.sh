@@ -138,7 +138,7 @@ rpm_has() {
             while read -r name; do [ -d "$name" ] || echo "$name"; done | sed '/doc\/dwell\/\(CHANGELOG\.md\|LICENSE-\)/d')"
     holds "rpm: it is erased" as_rpm "$system" --nodeps -e dwell
     after=$(files "$site" | grep -vE '/(etc/(passwd|group|shadow|gshadow|subuid|subgid)-?|(var/lib|usr/lib/sysimage|root)/\.?rpm(db)?(/.*)?)$')
-    has "rpm: nothing is left but the user" "$(comm -13 <(echo "$before") <(echo "$after"); echo end)" "^end\$"
+    same_list "rpm: nothing is left but the user" "" "$(comm -13 <(echo "$before") <(echo "$after"))"
     umount "$system" "$directory/$site.upper"
 }
 

@@ -8,17 +8,8 @@ use anyhow::{Context as _, ensure};
 use toml::{Table, Value};
 
 /// What the bench has of its own, in `[node]` and in `[[peer]]`.
-const NODE_KEYS_OF_PLACE: [&str; 9] = [
-    "name",
-    "addresses",
-    "private_key_file",
-    "local",
-    "listen",
-    "interface",
-    "status",
-    "routes",
-    "offload",
-];
+const NODE_KEYS_OF_PLACE: [&str; 8] =
+    ["name", "addresses", "private_key_file", "local", "listen", "tun", "status", "offload"];
 const PEER_KEYS_OF_PLACE: [&str; 6] =
     ["name", "endpoint", "prefixes", "public_key", "psk_file", "security"];
 

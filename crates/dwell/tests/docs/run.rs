@@ -161,6 +161,7 @@ const NOT_RUN: [(&str, &str); 35] = [
     ("dwell sim journal FILE", "a journal of a relay's: e2e, checks/schemes"),
     ("dwell sim reproduce all --out results", "hours; tests/reproduce has the quick variant"),
     ("dwell sim reproduce all --quick", "half a minute: tests/reproduce"),
+    ("dwell sim run yoshino/ties", "minutes; tests/reproduce has the quick variant"),
     ("dwell sim reproduce sawabe/table-4", "minutes; tests/reproduce has the quick variant"),
     ("dwell sim run --on", "needs the package for Python, which tests it"),
     ("dwell sim run mine.toml --shard", "needs the package for Python, which tests it"),
