@@ -79,7 +79,7 @@ starts() {
 # same_list WHAT WANTED FOUND: names of files.
 same_list() {
     local differences
-    differences=$(diff <(echo "$2" | sort) <(echo "$3" | sort) || true)
+    differences=$(diff <(echo "$2" | sed '/^$/d' | sort) <(echo "$3" | sed '/^$/d' | sort) || true)
     if [ -z "$differences" ]; then ok "$1"; else bad "$1" "$differences"; fi
 }
 
