@@ -41,6 +41,7 @@ mod reorder;
 mod reports;
 mod retransmit;
 mod saturation;
+mod shares;
 mod status;
 mod store;
 mod turns;

@@ -226,6 +226,10 @@ fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
     let help = "Packets of the class that were sent compressed.";
     let names = ["dwell_traffic_compressed_packets_total", "dwell_traffic_compressed_bytes_total"];
     both(page, names, help, &label, class.compressed);
+    let help = "Bytes that the class's packets would have taken on the link without dwell.";
+    page.counter("dwell_traffic_plain_bytes_total", help, &label, class.plain_bytes);
+    let help = "Bytes that the class's packets took on the link.";
+    page.counter("dwell_traffic_link_bytes_total", help, &label, class.link_bytes);
     let help = "Packets of the class that came from the peer.";
     let names = ["dwell_traffic_received_packets_total", "dwell_traffic_received_bytes_total"];
     both(page, names, help, &label, class.received);

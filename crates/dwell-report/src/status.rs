@@ -596,6 +596,13 @@ pub struct ClassTraffic {
     pub sent: Count,
     /// Of these, those that were sent compressed; their bytes as they came.
     pub compressed: Count,
+    /// Bytes that those sent would have taken on the link without dwell.
+    #[serde(default)]
+    pub plain_bytes: u64,
+    /// Bytes that they took. What packets have together is shared among them: a datagram by the lengths of its records,
+    /// a batch by those of its packets.
+    #[serde(default)]
+    pub link_bytes: u64,
     /// Packets of the class that came from the peer.
     pub received: Count,
     /// Those that were dropped, by reason; every reason is there, if only with zero.
@@ -605,6 +612,13 @@ pub struct ClassTraffic {
     pub bypassed: BTreeMap<String, u64>,
     /// The time from a packet's arrival to its sending.
     pub sojourn: HistogramSummary,
+}
+
+impl ClassTraffic {
+    /// Returns bytes on the link by those without dwell, all headers included. None before anything was sent.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.plain_bytes > 0).then(|| self.link_bytes as f64 / self.plain_bytes as f64)
+    }
 }
 
 /// The learned properties of a class of packets.

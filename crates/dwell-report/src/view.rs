@@ -305,13 +305,14 @@ fn notes(peer: &PeerStatus) -> String {
     for class in &peer.traffic {
         let _ = writeln!(
             out,
-            "{}: class {}: {} packets sent, {} compressed, {} dropped, {} received; p99 {}",
+            "{}: class {}: {} packets sent, {} compressed, {} dropped, {} received; ratio {}, p99 {}",
             peer.name,
             class.class,
             human::count(class.sent.packets),
             human::count(class.compressed.packets),
             human::count(class.dropped.values().sum()),
             human::count(class.received.packets),
+            human::ratio(class.ratio()),
             optional(class.sojourn.p99_ns_if_any(), human::duration),
         );
     }
@@ -468,7 +469,7 @@ hub: forwarded from it, without decompression: 70, 40.0 kB
 hub: forwarded to it, without decompression: 30, 12.0 kB
 hub: forwarded from it, raw or decompressed: 15, 1.5 kB
 hub: 12.0 kB wait there for the link to here, for 9.6 ms
-hub: class meters: 70 packets sent, 60 compressed, 5 dropped, 5 received; p99 28.1 ms
+hub: class meters: 70 packets sent, 60 compressed, 5 dropped, 5 received; ratio 0.312, p99 28.1 ms
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
         let first = crate::answer(&example());

@@ -1,10 +1,11 @@
 //! Counts of the packets of each class that the configuration names, on the path to and from one
 //! peer. Without classes nothing is counted.
 
-use dwell_policy::{Bypass, DropReason};
+use dwell_policy::{Bypass, DropReason, FrameUnit};
 use dwell_report::Histogram;
 use dwell_report::status::{ClassTraffic, Count};
 
+use super::shares::Share;
 use crate::config::ClassConfig;
 
 /// The accounts of one class.
@@ -14,6 +15,8 @@ struct Class {
     arrived: Count,
     sent: Count,
     compressed: Count,
+    plain_bytes: u64,
+    link_bytes: f64,
     received: Count,
     dropped: [u64; DropReason::ALL.len()],
     bypassed: [u64; Bypass::ALL.len()],
@@ -30,6 +33,16 @@ pub(crate) enum Form {
     Tried,
     /// As it came: it was not compressed, for this reason.
     Bypassed(Bypass),
+}
+
+impl From<&FrameUnit> for Form {
+    fn from(unit: &FrameUnit) -> Self {
+        match unit.bypass {
+            _ if unit.compressed_here => Self::Compressed,
+            Some(reason) => Self::Bypassed(reason),
+            None => Self::Tried,
+        }
+    }
 }
 
 /// The accounts of all classes, in the order of the configuration.
@@ -50,6 +63,8 @@ impl Classes {
                     arrived: Count::default(),
                     sent: Count::default(),
                     compressed: Count::default(),
+                    plain_bytes: 0,
+                    link_bytes: 0.0,
                     received: Count::default(),
                     dropped: [0; DropReason::ALL.len()],
                     bypassed: [0; Bypass::ALL.len()],
@@ -82,21 +97,24 @@ impl Classes {
         }
     }
 
-    /// Counts a packet that was sent, by its original length and its queueing delay.
+    /// Counts a packet that was sent. Alone it would have taken `plain_extra_bytes` more of the link than its own.
     pub(crate) fn sent(
         &mut self,
         class: Option<usize>,
-        (bytes, form): (u32, Form),
-        sojourn_ns: u64,
+        (share, form): (&Share, Form),
+        plain_extra_bytes: u32,
     ) {
         let Some(class) = self.of(class) else { return };
-        add(&mut class.sent, bytes.into());
+        let bytes = u64::from(share.original_bytes);
+        add(&mut class.sent, bytes);
+        class.plain_bytes += bytes + u64::from(plain_extra_bytes);
+        class.link_bytes += share.link_bytes;
         match form {
-            Form::Compressed => add(&mut class.compressed, bytes.into()),
+            Form::Compressed => add(&mut class.compressed, bytes),
             Form::Bypassed(reason) => class.bypassed[reason as usize] += 1,
             Form::Tried => (),
         }
-        class.sojourn.get_or_insert_with(|| Box::new(Histogram::new())).record(sojourn_ns);
+        class.sojourn.get_or_insert_with(|| Box::new(Histogram::new())).record(share.sojourn_ns);
     }
 
     /// A packet came from the peer.
@@ -113,6 +131,8 @@ impl Classes {
             arrived: class.arrived,
             sent: class.sent,
             compressed: class.compressed,
+            plain_bytes: class.plain_bytes,
+            link_bytes: class.link_bytes.round() as u64,
             received: class.received,
             dropped: DropReason::ALL
                 .iter()

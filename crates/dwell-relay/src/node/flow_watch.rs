@@ -8,11 +8,10 @@ use std::net::IpAddr;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_policy::Frame;
 use dwell_report::status::FlowStatus;
 use dwell_wire::PacketInfo;
 
-use super::store::Store;
+use super::shares::Share;
 
 /// Nobody looks any more after this time without a question.
 const WATCH_NS: u64 = 15 * SECOND_NS;
@@ -53,8 +52,6 @@ struct Left {
     sent_packets: u64,
     sent_bytes: u64,
     plain_bytes: u64,
-    /// Of packets that share a record or a datagram this is a part, and a byte is too large for what many of
-    /// them lose by rounding.
     link_bytes: f64,
     sojourn_sum_ns: u64,
     dropped: u64,
@@ -148,38 +145,23 @@ impl FlowWatch {
         set[place_of(set, peer, hash)?].as_mut()
     }
 
-    /// A frame for this peer was sent, and took so much of the link. What several packets have together is shared: the
-    /// frame among its units by their bytes as they were sent, a batch among its packets by their bytes as
-    /// they came. A packet alone would have taken `plain_extra_bytes` more than its own.
+    /// A packet for this peer was sent. Alone it would have taken `plain_extra_bytes` more of the link than its own.
     pub(super) fn sent(
         &mut self,
         (now, peer): (Instant, usize),
-        (frame, store): (&Frame, &Store),
-        (link_bytes, plain_extra_bytes): (u64, u32),
+        flow: u64,
+        share: &Share,
+        plain_extra_bytes: u32,
     ) {
-        let sum = frame.units.iter().map(|unit| u64::from(unit.bytes)).sum::<u64>().max(1);
-        let mut followers = frame.followers.iter();
-        for unit in &frame.units {
-            let unit_bytes = link_bytes as f64 * f64::from(unit.bytes) / sum as f64;
-            let byte_bytes = unit_bytes / f64::from(unit.original_bytes.max(1));
-            let mut first_bytes = unit.original_bytes;
-            let mut packet = |id, bytes: u32, sojourn_ns: u64| {
-                let Some(seen) = self.known(peer, store.treatment(id).flow) else { return };
-                seen.turn(now);
-                seen.window_sojourn_max_ns = seen.window_sojourn_max_ns.max(sojourn_ns);
-                let left = &mut seen.left;
-                left.sent_packets += 1;
-                left.sent_bytes += u64::from(bytes);
-                left.plain_bytes += u64::from(bytes) + u64::from(plain_extra_bytes);
-                left.link_bytes += byte_bytes * f64::from(bytes);
-                left.sojourn_sum_ns = left.sojourn_sum_ns.saturating_add(sojourn_ns);
-            };
-            for follower in followers.by_ref().take(unit.followers as usize) {
-                first_bytes = first_bytes.saturating_sub(follower.original_bytes);
-                packet(follower.id, follower.original_bytes, follower.sojourn_ns);
-            }
-            packet(unit.id, first_bytes, unit.sojourn_ns);
-        }
+        let Some(seen) = self.known(peer, flow) else { return };
+        seen.turn(now);
+        seen.window_sojourn_max_ns = seen.window_sojourn_max_ns.max(share.sojourn_ns);
+        let left = &mut seen.left;
+        left.sent_packets += 1;
+        left.sent_bytes += u64::from(share.original_bytes);
+        left.plain_bytes += u64::from(share.original_bytes) + u64::from(plain_extra_bytes);
+        left.link_bytes += share.link_bytes;
+        left.sojourn_sum_ns = left.sojourn_sum_ns.saturating_add(share.sojourn_ns);
     }
 
     /// A packet of this flow for this peer was dropped.
@@ -243,9 +225,10 @@ fn end(address: IpAddr, port: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dwell_policy::{FramePacket, FrameUnit};
+    use dwell_policy::{Frame, FramePacket, FrameUnit};
 
-    use super::super::store::Treatment;
+    use super::super::shares::shares;
+    use super::super::store::{Store, Treatment};
     use super::*;
 
     fn packet(port: u16, seed: u64) -> PacketInfo {
@@ -313,6 +296,17 @@ mod tests {
         frame.followers.extend(&all[1..]);
     }
 
+    fn send(
+        watch: &mut FlowWatch,
+        (now, peer): (Instant, usize),
+        (frame, store): (&Frame, &Store),
+        (link_bytes, plain_extra_bytes): (u64, u32),
+    ) {
+        shares(frame, link_bytes, |_, share| {
+            watch.sent((now, peer), store.treatment(share.id).flow, &share, plain_extra_bytes);
+        });
+    }
+
     #[test]
     fn what_packets_take_together_is_shared_among_their_flows() {
         let (mut watch, mut store, mut frame) =
@@ -323,9 +317,9 @@ mod tests {
         }
         batch(&mut store, &mut frame, 60, &[(1, 300, 9_000_000), (2, 100, 4_000_000)]);
         batch(&mut store, &mut frame, 20, &[(3, 50, 1_000_000)]);
-        watch.sent((at(5), 0), (&frame, &store), (160, 30));
+        send(&mut watch, (at(5), 0), (&frame, &store), (160, 30));
         // Another peer's flow with the same ends, and one that nobody knows.
-        watch.sent((at(5), 1), (&frame, &store), (160, 30));
+        send(&mut watch, (at(5), 1), (&frame, &store), (160, 30));
         watch.dropped(0, packet(2, 7).flow_hash);
         watch.dropped(0, packet(9, 7).flow_hash);
         let mut flows = watch.status(at(6), |_| Some(String::new()));
@@ -357,7 +351,7 @@ mod tests {
         let packets: Vec<_> = (0..30).map(|_| (1, 40, 0)).collect();
         batch(&mut store, &mut frame, 70, &packets);
         for _ in 0..1_000 {
-            watch.sent((at(5), 0), (&frame, &store), (100, 0));
+            send(&mut watch, (at(5), 0), (&frame, &store), (100, 0));
         }
         assert_eq!(watch.status(at(5), |_| Some(String::new()))[0].link_bytes, 100_000);
     }

@@ -1,7 +1,7 @@
 //! The sending side of the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::{Bypass, Event, Frame, FrameUnit, SendCause};
+use dwell_policy::{Bypass, Event, FrameUnit, SendCause};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::control::{CONTROL_BODY_MAX, Numbers};
@@ -11,11 +11,12 @@ use dwell_wire::record::{
 };
 use dwell_wire::{self as wire, Block, BodyWriter, Carried, Control, Fragment, Full, Unit};
 
-use super::classes::{Classes, Form};
+use super::classes::Form;
 use super::contexts::{Item, number_frame};
 use super::env::Env;
 use super::flow_watch::FlowWatch;
 use super::peer::Peer;
+use super::shares::shares;
 use super::store::{Compressed, Onward, Store};
 
 /// The longest record of a control message.
@@ -118,12 +119,13 @@ pub(super) fn send_frame(
         let flow = store.treatment(unit.id).flow;
         contexts.flows.passed_raw(flow, u64::from(unit.original_bytes));
     }
-    if !classes.is_empty() {
-        count_classes(classes, frame, store);
-    }
-    if watch.is_on() {
-        let taken = (frame.link_bytes + split_bytes, config.link_overhead.bytes);
-        watch.sent((now, index), (frame, store), taken);
+    if !classes.is_empty() || watch.is_on() {
+        let extra_bytes = config.link_overhead.bytes;
+        shares(frame, frame.link_bytes + split_bytes, |unit, share| {
+            let class = store.class(share.id);
+            classes.sent(class, (&share, Form::from(unit)), extra_bytes);
+            watch.sent((now, index), store.treatment(share.id).flow, &share, extra_bytes);
+        });
     }
     let units = frame.units.iter().map(|unit| (unit.id, unit.sojourn_ns));
     let followers = frame.followers.iter().map(|packet| (packet.id, packet.sojourn_ns));
@@ -144,25 +146,6 @@ fn waited_ns(peer: &Peer, store: &Store) -> u64 {
     };
     let waited = |unit: &FrameUnit| unit.sojourn_ns.saturating_sub(held_ns(unit.id));
     frame.units.iter().map(waited).max().unwrap_or(0)
-}
-
-/// A block's packets stand behind its unit, one after another.
-fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
-    let mut followers = frame.followers.iter();
-    for unit in &frame.units {
-        let mut first_bytes = unit.original_bytes;
-        let form = match unit.bypass {
-            _ if unit.compressed_here => Form::Compressed,
-            Some(reason) => Form::Bypassed(reason),
-            None => Form::Tried,
-        };
-        for packet in followers.by_ref().take(unit.followers as usize) {
-            first_bytes = first_bytes.saturating_sub(packet.original_bytes);
-            let class = store.class(packet.id);
-            classes.sent(class, (packet.original_bytes, form), packet.sojourn_ns);
-        }
-        classes.sent(store.class(unit.id), (first_bytes, form), unit.sojourn_ns);
-    }
 }
 
 /// Bytes of the record that a unit becomes.

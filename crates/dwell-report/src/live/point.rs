@@ -162,7 +162,8 @@ impl Counters {
     /// Adds a peer's traffic of a class.
     pub(super) fn add_class(&mut self, class: &ClassTraffic) {
         self.offered_bytes += class.arrived.bytes;
-        self.plain_bytes += class.sent.bytes;
+        self.plain_bytes += class.plain_bytes;
+        self.link_bytes += class.link_bytes;
         self.received_bytes += class.received.bytes;
         self.compressed_bytes += class.compressed.bytes;
         self.dropped += class.dropped.values().sum::<u64>();

@@ -243,7 +243,13 @@ mod tests {
             peer.tx.bypassed.insert("sparse".to_owned(), seconds * 3);
             let arrived = Count { packets: seconds, bytes: seconds * 12_500 };
             let class = "meters".to_owned();
-            peer.traffic = vec![ClassTraffic { class, arrived, ..ClassTraffic::default() }];
+            peer.traffic = vec![ClassTraffic {
+                class,
+                arrived,
+                plain_bytes: seconds * 12_500,
+                link_bytes: seconds * 2_500,
+                ..ClassTraffic::default()
+            }];
             peer
         });
         Status {
@@ -276,6 +282,8 @@ mod tests {
             ("not compressed: they came alone, or rarely".to_owned(), 3)
         );
         assert_eq!(live.classes[0].now["offered_bps"], 2e5);
+        assert_eq!(live.classes[0].now["plain_bps"], 2e5);
+        assert_eq!(live.classes[0].now["link_bps"], 4e4, "of both peers");
         assert_eq!(live.state, "site-a is up: all 2 peers answer");
         let window = recorder.window(None, Range::FiveMinutes).unwrap();
         assert_eq!((window.at_unix_s, window.step_s), (4_002, 1));

@@ -108,6 +108,8 @@ pub(crate) fn example() -> Status {
                 arrived: count(75, 7_500),
                 sent: count(70, 7_000),
                 compressed: count(60, 6_000),
+                plain_bytes: 9_940,
+                link_bytes: 3_100,
                 received: count(5, 500),
                 dropped: map([("queue_packets", 5)]),
                 bypassed: map([("back_off", 8), ("too_small", 2)]),
@@ -463,6 +465,8 @@ const EXAMPLE_JSON: &str = r#"{
             "packets": 60,
             "bytes": 6000
           },
+          "plain_bytes": 9940,
+          "link_bytes": 3100,
           "received": {
             "packets": 5,
             "bytes": 500

@@ -82,6 +82,15 @@
       { name: 'of one processor', of: (at) => (at('cpu_ppm') === null ? null : at('cpu_ppm') / 1e6) }] },
   ];
 
+  /* One line for each class. */
+  const CLASS_PLOTS = [
+    { title: 'Offered by class', format: rate, of: (at) => at('offered_bps') },
+    { title: 'On the link by class', format: rate, of: (at) => at('link_bps') },
+    { title: 'Ratio by class: on the link / without dwell', format: plainly, least: 1, of: ratio },
+    { title: 'Delay by class: 1 in 100 longer than', format: time, of: (at) => at('p99_ns') },
+    { title: 'Drops by class', format: perSecond, least: 1, of: (at) => at('dropped_per_s') },
+  ];
+
   const FLOW_PLOTS = [
     { title: 'Throughput', format: rate, lines: [
       { name: 'offered', of: (at) => at('offered_bps') },
@@ -265,12 +274,11 @@
       const lines = spec.lines;
       plots.push(new Plot({ ...spec, lines: (window) => lines.map((line) => lineOf(line, window ? window.series : {})) }));
     }
-    const classes = (window) => Object.entries((window && window.classes) || {}).slice(0, CLASSES_MAX)
-      .map(([name, series]) => lineOf({ name, of: (at) => at('offered_bps') }, series));
-    plots.push(new Plot({ title: 'Offered by class', format: rate, lines: classes }));
-    const late = (window) => Object.entries((window && window.classes) || {}).slice(0, CLASSES_MAX)
-      .map(([name, series]) => lineOf({ name, of: (at) => at('p99_ns') }, series));
-    plots.push(new Plot({ title: 'Delay by class: 1 in 100 longer than', format: time, lines: late }));
+    for (const { of, ...spec } of CLASS_PLOTS) {
+      const classes = (window) => Object.entries((window && window.classes) || {}).slice(0, CLASSES_MAX)
+        .map(([name, series]) => lineOf({ name, of }, series));
+      plots.push(new Plot({ ...spec, lines: classes }));
+    }
     setUpFlows();
     document.body.append(make('p', { id: 'cursor', class: 'hidden', 'aria-live': 'polite' }));
     $('scope').addEventListener('change', () => choose($('scope').value));

@@ -94,6 +94,11 @@ fn classes_are_counted() {
         assert_eq!(sum(&|class| class.sent.packets), from.tx.sent.packets);
         assert_eq!(sum(&|class| class.sent.bytes), from.tx.sent.bytes);
         assert_eq!(sum(&|class| class.compressed.packets), from.tx.compressed.packets, "{scheme}");
+        assert_eq!(sum(&|class| class.plain_bytes), from.tx.plain_bytes);
+        // Each class is rounded to a byte.
+        let rounded = sum(&|class| class.link_bytes).abs_diff(from.tx.link_bytes);
+        assert!(rounded <= from.traffic.len() as u64, "{scheme}: {rounded}");
+        assert!(from.traffic.iter().all(|class| class.link_bytes > 0));
         // Blocks take in what single packets leave out.
         assert!(from.tx.bypassed.values().sum::<u64>() > 0 || scheme != "packet", "{scheme}");
         for (reason, count) in &from.tx.bypassed {

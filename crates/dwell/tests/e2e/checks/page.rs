@@ -74,7 +74,8 @@ pub(super) fn closed(lab: &mut Lab) -> anyhow::Result<()> {
         let is_known =
             |value: &Value| value.as_array().is_some_and(|all| all.iter().any(|it| !it.is_null()));
         Ok(is_known(&window["series"]["link_bps"])
-            && is_known(&window["classes"]["web"]["offered_bps"]))
+            && is_known(&window["classes"]["web"]["offered_bps"])
+            && is_known(&window["classes"]["web"]["link_bps"]))
     })?;
     // A stream has no end: curl gives up.
     let (_, live) = ask(here, &["-u", &login, "-N"], &format!("{PAGE}live"))?;
