@@ -1,4 +1,4 @@
-//! Who sends: `dwell send`, or zstd at both ends of a TCP connection.
+//! Who sends: `dwell send`, zstd or nothing at both ends of a TCP connection, or rsync and tar through ssh.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
-use dwell_lab::lab::Host;
+use anyhow::{Context as _, ensure};
+use dwell_lab::lab::{Host, Process};
 
 use super::super::bed::Bed;
 use super::super::peers::listens;
 use super::super::peers::pipe::{Crossing, Gate};
+use super::super::peers::ssh;
 use super::super::program;
 use super::content::Content;
 
@@ -26,6 +27,12 @@ pub(super) enum Contender {
     Adapt,
     /// `zstd -T0 --long=27`, and `zstd -d --long=27`
     Long,
+    /// `rsync -az` through ssh, by the receiver
+    Rsync,
+    /// `ssh -C`, with tar for trees, by the receiver
+    Ssh,
+    /// A TCP connection, with nothing compressed
+    Plain,
 }
 
 impl fmt::Display for Contender {
@@ -34,24 +41,46 @@ impl fmt::Display for Contender {
             Self::Dwell => "dwell send",
             Self::Adapt => "zstd --adapt",
             Self::Long => "zstd -T0 --long",
+            Self::Rsync => "rsync -z",
+            Self::Ssh => "ssh -C",
+            Self::Plain => "plain TCP",
         })
     }
 }
 
 impl Contender {
-    fn encoder(self) -> &'static str {
+    /// Its name where there is little room.
+    pub(super) const fn short(self) -> &'static str {
         match self {
-            Self::Dwell => "",
-            Self::Adapt => "zstd --adapt -cq",
-            Self::Long => "zstd -T0 --long=27 -cq",
+            Self::Dwell => "dwell",
+            Self::Adapt => "adapt",
+            Self::Long => "long",
+            Self::Rsync => "rsync",
+            Self::Ssh => "ssh",
+            Self::Plain => "plain",
         }
     }
 
-    fn decoder(self) -> &'static str {
+    /// The programs that it needs, and Debian's packages of them.
+    pub(super) const fn programs(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Dwell => "",
-            Self::Adapt => "zstd -dcq",
-            Self::Long => "zstd -d --long=27 -cq",
+            Self::Dwell => &[],
+            Self::Adapt | Self::Long => &[("zstd", "zstd"), ("tar", "tar")],
+            Self::Rsync => {
+                &[("rsync", "rsync"), ("ssh", "openssh-client"), ("sshd", "openssh-server")]
+            }
+            Self::Ssh => &[("tar", "tar"), ("ssh", "openssh-client"), ("sshd", "openssh-server")],
+            Self::Plain => &[("tar", "tar")],
+        }
+    }
+
+    /// What is at both ends of a TCP connection of its own.
+    const fn filters(self) -> Option<[&'static str; 2]> {
+        match self {
+            Self::Dwell | Self::Rsync | Self::Ssh => None,
+            Self::Adapt => Some(["zstd --adapt -cq", "zstd -dcq"]),
+            Self::Long => Some(["zstd -T0 --long=27 -cq", "zstd -d --long=27 -cq"]),
+            Self::Plain => Some(["cat", "cat"]),
         }
     }
 }
@@ -103,7 +132,11 @@ pub(super) struct Transfer {
     receiver: Option<Child>,
     sender: Option<Child>,
     gate: Option<Gate>,
-    commands: [Command; 2],
+    /// None where the receiver fetches.
+    send: Option<Command>,
+    receive: Option<Command>,
+    /// What the receiver fetches from.
+    _server: Option<Process>,
 }
 
 impl Transfer {
@@ -115,10 +148,12 @@ impl Transfer {
         options: &[String],
     ) -> anyhow::Result<Self> {
         let (egress, ingress) = (&bed.pair.egress, &bed.pair.ingress);
-        if contender == Contender::Dwell {
-            return Self::of_dwell(bed, content, site, options);
-        }
-        let (encoder, decoder) = (contender.encoder(), contender.decoder());
+        let Some([encoder, decoder]) = contender.filters() else {
+            return match contender {
+                Contender::Rsync | Contender::Ssh => Self::by_ssh(bed, contender, content, site),
+                _ => Self::of_dwell(bed, content, site, options),
+            };
+        };
         let (from, to) = (&site.source, &site.target);
         let (send, receive) = match &content.file {
             Some(name) => {
@@ -133,8 +168,50 @@ impl Transfer {
                 format!("{decoder} | tar xf - -C '{}'", to.display()),
             ),
         };
-        let commands = [shell(egress, &send), shell(ingress, &receive)];
-        Ok(Self { receiver: None, sender: None, gate: Some(Gate::open(bed)?), commands })
+        Ok(Self {
+            receiver: None,
+            sender: None,
+            gate: Some(Gate::open(bed)?),
+            send: Some(shell(egress, &send)),
+            receive: Some(shell(ingress, &receive)),
+            _server: None,
+        })
+    }
+
+    /// The receiver logs in at the sender's end and fetches.
+    fn by_ssh(
+        bed: &Bed<'_>,
+        contender: Contender,
+        content: &Content,
+        site: &Site,
+    ) -> anyhow::Result<Self> {
+        let files = ssh::Files::make(&bed.lab.directory().join("ssh"))?;
+        let server = files.serve(bed)?;
+        let (from, to) = (site.source.display(), site.target.display());
+        let mut options = files.options();
+        // rsync compresses by itself.
+        options.retain(|option| contender == Contender::Ssh || option != "-C");
+        let (options, at) = (options.join(" "), ssh::DESTINATION);
+        let line = match (contender, &content.file) {
+            (Contender::Rsync, _) => {
+                format!("exec rsync -az -e 'ssh {options}' {at}:'{from}/' '{to}/'")
+            }
+            (_, Some(name)) => {
+                format!("exec ssh {options} {at} \"cat '{from}/{name}'\" > '{to}/{name}'")
+            }
+            (_, None) => {
+                format!("ssh {options} {at} \"tar cf - -C '{from}' .\" | tar xf - -C '{to}'")
+            }
+        };
+        let receive = shell(&bed.pair.ingress, &line);
+        Ok(Self {
+            receiver: None,
+            sender: None,
+            gate: None,
+            send: None,
+            receive: Some(receive),
+            _server: Some(server),
+        })
     }
 
     fn of_dwell(
@@ -166,24 +243,33 @@ impl Transfer {
             ensure!(Instant::now() < end, "`dwell recv` does not listen");
             bed.sleep(Duration::from_millis(2))?;
         }
-        Ok(Self { receiver: Some(receiver), sender: None, gate: None, commands: [send, receive] })
+        Ok(Self {
+            receiver: Some(receiver),
+            sender: None,
+            gate: None,
+            send: Some(send),
+            receive: None,
+            _server: None,
+        })
     }
 
-    /// Starts the sender.
-    pub(super) fn start(&mut self, _bed: &Bed<'_>) -> anyhow::Result<()> {
-        let [send, receive] = &mut self.commands;
-        if let Some(gate) = &self.gate {
+    /// Starts the sender, or the receiver that fetches.
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        let (mut send, mut receive) = (self.send.take(), self.receive.take());
+        send.iter_mut().chain(&mut receive).for_each(|command| {
+            quiet(command).stdin(Stdio::null());
+        });
+        if let (Some(gate), Some(send), Some(receive)) = (&self.gate, &mut send, &mut receive) {
             let Crossing { far, near } = gate.cross()?;
-            let receiver = quiet(receive.stdin(input(near)?)).stdout(Stdio::null()).spawn();
-            self.receiver = Some(receiver.context("the receiver can't be run")?);
-            send.stdin(Stdio::null()).stdout(input(far)?).stderr(Stdio::null());
-        } else {
-            quiet(send);
+            receive.stdin(input(near)?);
+            send.stdout(input(far)?);
         }
-        self.sender = Some(send.spawn().context("the sender can't be run")?);
-        // The parent's copies of the sockets would keep the connection open.
-        for command in &mut self.commands {
-            command.stdin(Stdio::null()).stdout(Stdio::null());
+        // The parent's copies of the sockets, which would keep the connection open, end with the commands.
+        if let Some(mut receive) = receive {
+            self.receiver = Some(receive.spawn().context("the receiver can't be run")?);
+        }
+        if let Some(mut send) = send {
+            self.sender = Some(send.spawn().context("the sender can't be run")?);
         }
         Ok(())
     }
@@ -192,7 +278,7 @@ impl Transfer {
     pub(super) fn wait(&mut self, bed: &Bed<'_>) -> anyhow::Result<()> {
         let end = Instant::now() + RUN_MAX;
         for (who, child) in [("sender", &mut self.sender), ("receiver", &mut self.receiver)] {
-            let Some(child) = child else { bail!("there is no {who}") };
+            let Some(child) = child else { continue };
             let status = loop {
                 if let Some(status) = child.try_wait()? {
                     break status;

@@ -30,13 +30,15 @@ Examples:
   ./x bench transfers --content sql,tree --rate 5mbit,100mbit     a corner of it
   ./x bench transfers --rate unlimited --delay 0ms --json runs.jsonl
   ./x bench transfers --file backup.sql --rate 20mbit             a file of yours
+  ./x bench transfers --contender dwell,adapt,long,rsync,ssh,plain --rate 20mbit --delay 0ms,20ms,150ms
   ./x bench transfers --send=--memory-max=0                       with options for `dwell send`
 
 Each cell is a kind of files, a rate and a delay. In each, `dwell send` to `dwell recv` (encrypted, verified, on the
 disk), `zstd --adapt` and `zstd -T0 --long=27` (through a TCP connection of their own, in the clear; trees with tar)
-take turns. Time is from the start of the sender until both ends have ended; what arrived is compared then. Files are
+take turns, and if they are named `rsync -az` and `ssh -C` (fetched by the receiver, logging in included) and plain
+TCP. Time is from the start of the sender until both ends have ended; what arrived is compared then. Files are
 made here, the same for the same seed, and cut so that they take no longer than --longest uncompressed. `of best` is
-the figure of dwell against the better of the others: below 1 it is the better one.
+the figure of dwell against the best of the others: below 1 it is the better one.
 
 Exit codes:
   0    all runs are done
@@ -44,7 +46,7 @@ Exit codes:
   2    the command line is wrong
   130  it was interrupted; what there is has been printed";
 
-/// Measure `dwell send` against `zstd --adapt` and `zstd -T0 --long`
+/// Measure `dwell send` against zstd in a pipe, rsync and ssh
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Transfers {
@@ -164,7 +166,7 @@ impl Transfers {
     }
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
-        for (name, package) in [("zstd", "zstd"), ("tar", "tar")] {
+        for &(name, package) in self.contender.iter().flat_map(|who| who.programs()) {
             let is_there = program::find(name).is_some();
             ensure!(is_there, "{name} can't be found: install it: sudo apt install {package}");
         }
@@ -261,7 +263,7 @@ impl Transfers {
         let cpu_ns = || machine::family_cpu_ns(&[std::process::id()]);
         let (link_before, cpu_before) = (bed.pair.egress.tx_bytes(THIN_DEVICE)?, cpu_ns());
         let begin = Instant::now();
-        transfer.start(bed)?;
+        transfer.start()?;
         transfer.wait(bed)?;
         let took = begin.elapsed();
         drop(transfer);

@@ -1,5 +1,6 @@
 //! The tables, a row for each cell, and the verdict.
 
+use clap::ValueEnum as _;
 use dwell_report::{Column, Table};
 
 use super::super::record::Run;
@@ -8,7 +9,7 @@ use super::super::sheet::Row;
 use super::contender::Contender;
 use super::{Place, Sent, Transfers};
 
-/// What is to be kept of the better of both others.
+/// What is to be kept of the best of the others.
 const GOAL: f64 = 1.0;
 const GOAL_ALWAYS: f64 = 1.0 / 0.95;
 
@@ -17,23 +18,29 @@ type Figure = fn(&Sent) -> f64;
 const SECONDS: Figure = |sent| sent.took_ns as f64 / 1e9;
 const MEGABYTES: Figure = |sent| sent.link_bytes as f64 / 1e6;
 const CPU: Figure = |sent| sent.cpu_ns as f64 / 1e9;
-const ALL: [Contender; 3] = [Contender::Dwell, Contender::Adapt, Contender::Long];
+
+/// Those who took part.
+fn present(runs: &[Run<Transfers>]) -> Vec<Contender> {
+    let is_there = |who: &&Contender| runs.iter().any(|run| run.contender == who.to_string());
+    Contender::value_variants().iter().filter(is_there).copied().collect()
+}
 
 pub(super) fn report(runs: &[Run<Transfers>]) -> String {
     let places = runner::places(runs);
-    let mut table = Table::new(columns());
+    let present = present(runs);
+    let mut table = Table::new(columns(&present));
     for place in &places {
-        table.row(cells(place, &runner::rows(runs, place)));
+        table.row(cells(place, &present, &runner::rows(runs, place)));
     }
     format!("\n{}", table.to_text()) + &verdict(runs, &places)
 }
 
-fn columns() -> Vec<Column> {
+fn columns(present: &[Contender]) -> Vec<Column> {
     let mut columns =
         vec![Column::left("link"), Column::right("delay").unit("ms"), Column::left("files")];
     for (name, unit) in [("time", "s"), ("link", "MB"), ("cpu", "s")] {
-        for who in ["dwell", "adapt", "long"] {
-            columns.push(Column::right(&format!("{name} {who}")).unit(unit));
+        for who in present {
+            columns.push(Column::right(&format!("{name} {}", who.short())).unit(unit));
         }
         if name != "cpu" {
             columns.push(Column::right("of best"));
@@ -42,11 +49,11 @@ fn columns() -> Vec<Column> {
     columns
 }
 
-fn cells(place: &Place, rows: &[Row<'_, Sent>]) -> Vec<String> {
+fn cells(place: &Place, present: &[Contender], rows: &[Row<'_, Sent>]) -> Vec<String> {
     let delay = place.delay_ns as f64 / 1e6;
     let mut cells = vec![place.rate.to_string(), delay.to_string(), place.content.clone()];
     for (figure, is_compared) in [(SECONDS, true), (MEGABYTES, true), (CPU, false)] {
-        for contender in ALL {
+        for &contender in present {
             let text = |value: f64| format!("{value:.3}");
             cells.push(of(rows, contender, figure).map_or_else(String::new, text));
         }
@@ -63,11 +70,10 @@ fn of(rows: &[Row<'_, Sent>], contender: Contender, figure: Figure) -> Option<f6
     rows.iter().find(|row| row.name == name)?.median(|sent| Some(figure(sent)))
 }
 
-/// Dwell's figure as a share of the better of both others, of those that took part.
+/// Dwell's figure as a share of the best of the others, of those that took part.
 fn of_best(rows: &[Row<'_, Sent>], figure: Figure) -> Option<f64> {
-    let others = [Contender::Adapt, Contender::Long];
-    let best =
-        others.into_iter().filter_map(|other| of(rows, other, figure)).min_by(f64::total_cmp);
+    let others = Contender::value_variants().iter().filter(|who| **who != Contender::Dwell);
+    let best = others.filter_map(|other| of(rows, *other, figure)).min_by(f64::total_cmp);
     Some(of(rows, Contender::Dwell, figure)? / best?)
 }
 
