@@ -2,10 +2,13 @@
 
 use std::io::{self, IsTerminal, Write};
 
-/// The command line, for reports. What is no UTF-8 of it is shown as replacement characters: the
-/// names of files may be anything.
+/// The command line, for reports: without the directory of the program, which who reads a report does not have. What is
+/// no UTF-8 of it is shown as replacement characters: the names of files may be anything.
 pub fn command_line() -> String {
-    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let arguments = std::env::args_os().enumerate().map(|(at, argument)| {
+        let name = std::path::Path::new(&argument).file_name().filter(|_| at == 0);
+        name.unwrap_or(&argument).to_string_lossy().into_owned()
+    });
     arguments.collect::<Vec<_>>().join(" ")
 }
 
