@@ -166,3 +166,21 @@ def test_a_precision_takes_as_many_runs_as_it_needs(tmp_path):
     points = {json.dumps(json.loads(line)["point"]): 0 for line in printed.splitlines()}
     assert points and len(printed.splitlines()) <= 6 * len(points)
     assert b"0.02" in command(*words, "--precision", "x", code=2)
+
+
+@pytest.mark.parametrize(
+    "metric, code, said",
+    [
+        ("target.dealy_mean_s", 2, '--precision: no run has a value "target.dealy_mean_s": did you mean `target.delay'),
+        ("(", 2, '--precision: "("'),
+        ("target.excess_mean_s", 1, "no run has a value for target.excess_mean_s"),
+    ],
+)
+def test_a_precision_that_can_not_be_is_refused(tmp_path, metric, code, said):
+    words = ["sim", "run", "shimamura/fig-8", *SHORT, "--set", "compress.ratio=[0.7]", "--most", "50"]
+    on = ["--on", "local", "--store", tmp_path / "store"]
+    refused = command(*words, "--precision", f"{metric}=0.05", *on, code=code)
+    assert said in refused.decode()
+    # What is wrong is known before the first run; what never happens, after three of each of three points.
+    files = list(tmp_path.rglob("*.parquet"))
+    assert sum(pq.read_metadata(file).num_rows for file in files) == (0 if code == 2 else 9)

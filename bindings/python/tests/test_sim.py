@@ -241,6 +241,9 @@ def test_a_sweep_stops_at_its_interval():
     assert seeds == set(range(1, len(seeds) + 1))
     with pytest.raises(ValueError):
         sim.Interval("x")
+    for metric, said in {"target.dealy_mean_s": "did you mean `target.delay_mean_s`", "(": "\\("}.items():
+        with pytest.raises(ValueError, match=said):
+            sim.sweep("shimamura/fig-8", {}, quick=True, stop_at=sim.Interval(metric, relative=0.1))
 
 
 def test_equal_results_are_equal_files(tmp_path, results):

@@ -149,12 +149,17 @@ def run_scenario(arguments: argparse.Namespace) -> int:
         "store": arguments.store,
         "shard": arguments.shard,
     }
-    if arguments.precision:
+    wanted = arguments.precision
+    if wanted:
+        scenario = sim.Scenario(arguments.scenario, set=arguments.set, quick=arguments.quick)
+        try:
+            scenario.check(wanted.metric)
+        except ValueError as why:
+            complain(f"--precision: {why}")
+            return 2
         # `replications` says with how many to begin, as in the program.
-        begin = arguments.replications or arguments.precision.at_least
-        interval = sim.Interval(
-            arguments.precision.metric, relative=arguments.precision.relative, at_least=max(2, begin)
-        )
+        begin = max(2, arguments.replications or wanted.at_least)
+        interval = sim.Interval(wanted.metric, relative=wanted.relative, at_least=begin)
         results = sim.sweep(arguments.scenario, {}, replications=arguments.most, stop_at=interval, **options)
     else:
         results = sim.run(arguments.scenario, replications=arguments.replications, **options)
@@ -164,6 +169,9 @@ def run_scenario(arguments: argparse.Namespace) -> int:
         results.to_directory(arguments.out)
         print(f"wrote report and figures to {arguments.out}", file=sys.stderr)
     write(each_run(results) if arguments.json else results.report().encode())
+    if wanted and all(point.summary is None for point in results.points(wanted.metric)):
+        complain(f"no run has a value for {wanted.metric}: nothing of the kind happened")
+        return 1
     return 0
 
 

@@ -185,6 +185,13 @@ class Scenario:
             self._tasks = [Task(*task) for task in self._inner.tasks()]
         return self._tasks
 
+    def check(self, metric: str) -> None:
+        """Checks that some of its runs can have a value for a metric, or a formula over metrics.
+
+        :raises ValueError: with the name that none can have, and the nearest one that there is.
+        """
+        self._inner.check(metric)
+
     def __repr__(self) -> str:
         return f"<dwell.sim.Scenario {self.id}: {len(self.points)} points, {len(self.tasks)} runs>"
 
@@ -410,8 +417,10 @@ def sweep(
         sweeps beside them, it goes on sweeping.
     :param replications: the number of runs of each point; with ``stop_at``, the most (100 if not given).
     :param stop_at: goes on with further seeds until each point's interval is narrow enough. Which runs
-        are done follows from results alone, so it is the same everywhere.
+        are done follows from results alone, so it is the same everywhere. A point gets no more if none of its runs
+        has a value for the metric.
     :param on: an engine, ``store``, ``shard``: as in :func:`run`.
+    :raises ValueError: if no run can have a value for the metric of ``stop_at``; nothing was run then.
     """
     if stop_at is not None and replications is None:
         replications = 100
@@ -426,6 +435,8 @@ def sweep(
     )
     if stop_at is not None and shard is not None:
         raise ValueError("a shard knows too few runs to stop at an interval: leave one of them out")
+    if stop_at is not None:
+        built.check(stop_at.metric)
     results = Results(built, built._inner.no_results())
     for execute in _executor(results, on, store, jobs, shard):
         if stop_at is None:
@@ -475,6 +486,9 @@ def _rounds(results: Results, stop_at: Interval) -> Iterable[List[int]]:
         done.update(wanted)
         values = results._inner.values(stop_at.metric)
         for point, all in by_point.items():
+            # More runs would not help.
+            if not values[point]:
+                continue
             # The interval narrows with the root of the number of runs; at most four times as many at once.
             factor = min(stop_at.missing(values[point][: done[point]]), 2.0)
             if factor > 1.0:

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use dwell_sim::results::{Run, Store, Task};
-use dwell_sim::scenario::{Options, Setting};
+use dwell_sim::scenario::{Expression, Options, Setting};
 use dwell_trace::replay::simulated::{self, Beside, Refused};
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 
 use super::results::Results;
@@ -93,6 +93,14 @@ impl Scenario {
     /// The number of replications of each point.
     fn replications(&self) -> Vec<u32> {
         self.0.points.iter().map(|point| point.runs.replications).collect()
+    }
+
+    /// Checks that some of its runs can have a value for a formula over metrics.
+    fn check(&self, metric: &str) -> PyResult<()> {
+        let formula = metric.parse::<Expression>();
+        let formula =
+            formula.map_err(|why| PyValueError::new_err(format!("\"{metric}\": {why}")))?;
+        self.0.check(&formula).map_err(PyValueError::new_err)
     }
 
     /// All runs, in their order: (key, index of the point, seed, estimated work in millions of packets on
