@@ -8,7 +8,9 @@ times that go on, in files of uneven size, some of them broken in one of four wa
 
 `measure` analyses the archive in one process with one thread, then on an engine into an empty store, then once more,
 each in a process of its own, and says whether the results are equal to the bit, how long it took and how much memory
-the driver had. What codecs alone take is measured by the analysis itself, in the one process.
+the driver had. What codecs alone take is measured by the analysis itself: of a sample of the captures, first in one
+process, then in as many at once as the engine has workers, each with its share. The second is what the engine is
+compared with: two processors that work at the same time are slower, each, than one that works alone.
 """
 
 from __future__ import annotations
@@ -185,6 +187,9 @@ def analyze(arguments: argparse.Namespace) -> dict:
     else:
         options.update(sides="each", jobs=1)
     captures = sorted(arguments.directory.iterdir())[:: arguments.sample]
+    if arguments.share:
+        part, of = map(int, arguments.share.split("/"))
+        captures = sorted(captures, key=lambda path: path.stat().st_size)[part - 1 :: of]
     begin = time.monotonic()
     analysis = trace.analyze(captures, measure_time=arguments.times, **options)
     document = analysis.to_json()
@@ -203,21 +208,44 @@ def analyze(arguments: argparse.Namespace) -> dict:
     }
 
 
-def part(name: str, arguments: argparse.Namespace, *words: str) -> dict:
-    """Does one part of the measurement in a process of its own, so that its memory is known, and prints it."""
+def begun(arguments: argparse.Namespace, *words: str) -> subprocess.Popen:
+    """Begins one part of the measurement in a process of its own, so that its memory is known."""
     command = [sys.executable, __file__, "analyze", str(arguments.directory), "--codec", arguments.codec, *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    result = json.loads(done.stdout.splitlines()[-1])
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def ended(name: str, process: subprocess.Popen) -> dict:
+    """Waits for it, and prints its result."""
+    output, _ = process.communicate()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
+    result = json.loads(output.splitlines()[-1])
     shown = {key: round(it, 1) if isinstance(it, float) else it for key, it in result.items()}
     print(f"{name}: {shown}", flush=True)
     return result
+
+
+def part(name: str, arguments: argparse.Namespace, *words: str) -> dict:
+    """Does one part of the measurement by itself."""
+    return ended(name, begun(arguments, *words))
+
+
+def of_codecs(arguments: argparse.Namespace) -> Tuple[float, float]:
+    """Returns the seconds that codecs take for each byte: in one process alone, and in each of several at once."""
+    words = ["--times", "--sample", str(arguments.sample)]
+    alone = part("codecs, sample, alone", arguments, *words)
+    jobs = range(1, arguments.jobs + 1)
+    # All at work before the first is waited for.
+    shares = [begun(arguments, *words, "--share", f"{job}/{arguments.jobs}") for job in jobs]
+    at_once = [ended("codecs, sample, at once", share) for share in shares]
+    return tuple(sum(it["codec_seconds"] for it in of) / sum(it["bytes"] for it in of) for of in ([alone], at_once))
 
 
 def measure(arguments: argparse.Namespace) -> int:
     """Measures; returns 1 if results differ."""
     size = sum(path.stat().st_size for path in arguments.directory.iterdir())
     print(f"{size / 1e9:.2f} GB in {len(list(arguments.directory.iterdir()))} files", flush=True)
-    sample = part("codecs, sample", arguments, "--times", "--sample", str(arguments.sample))
+    alone, at_once = of_codecs(arguments)
     if not arguments.only_engine:
         whole = part("one thread", arguments)
     with tempfile.TemporaryDirectory(dir=arguments.directory.parent) as store:
@@ -230,8 +258,9 @@ def measure(arguments: argparse.Namespace) -> int:
     if not arguments.only_engine:
         is_same = is_same and first["sha256"] == whole["sha256"]
         print(f"one thread / {arguments.on}: {whole['seconds'] / first['seconds']:.3f}")
-    codecs = sample["codec_seconds"] / sample["bytes"] * first["bytes"] / arguments.jobs
-    print(f"{arguments.on} / codecs alone on {arguments.jobs}: {first['seconds'] / codecs:.3f} ({codecs:.1f} s)")
+    for name, each in (("at once", at_once), ("alone", alone)):
+        codecs = each * first["bytes"] / arguments.jobs
+        print(f"{arguments.on} / codecs on {arguments.jobs}, {name}: {first['seconds'] / codecs:.3f} ({codecs:.1f} s)")
     print("equal to the bit" if is_same else "NOT equal")
     return int(not is_same)
 
@@ -253,6 +282,7 @@ def main() -> int:
         it.add_argument("--on", default="dask" if name == "measure" else None, help="local, ray, dask or slurm")
         it.add_argument("--jobs", type=int, default=2)
         it.add_argument("--sample", type=int, default=10 if name == "measure" else 1, help="each so many-th capture")
+        it.add_argument("--share", help="of the sample, as 1/2")
         it.add_argument("--store")
         it.add_argument("--times", action="store_true")
         it.add_argument("--only-engine", action="store_true", help="no run of one thread to compare with")

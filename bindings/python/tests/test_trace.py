@@ -1,6 +1,7 @@
 """Captures: the same numbers as the program's, and packets as columns."""
 
 import gzip
+import io
 import json
 import pickle
 
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import dwell
-from dwell import trace
+from dwell import _dwell, trace
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +130,40 @@ def test_urls_are_opened_by_fsspec(captures):
     local = trace.analyze(captures[1:3], measure_time=False)
     assert remote.packets == local.packets
     assert remote.classes().to_arrow() == local.classes().to_arrow()
+
+
+class Far:
+    """A capture far away, which is lost after some calls."""
+
+    def __init__(self, data, calls=1000):
+        self.file, self.calls = io.BytesIO(data), calls
+
+    def read(self, size):
+        self.calls -= 1
+        if self.calls < 0:
+            raise OSError("the store is gone")
+        return self.file.read(size)
+
+
+def test_what_is_far_away_is_read_ahead_to_where_it_breaks(captures, tmp_path):
+    with open(captures[1], "rb") as file:
+        data = file.read()
+    # Longer than all that is read ahead.
+    data = data[:24] + data[24:] * (12_000_000 // len(data))
+    (tmp_path / "near.pcap").write_bytes(data)
+    settings = trace.settings_of(["lz4"], None, None, "packet", ["1mbit"], False)
+
+    def analyzed(source):
+        analysis, unreadable, _ = _dwell.analyze([("x", source)], settings, sides="each", measure_time=False, jobs=1)
+        return analysis.json(), unreadable
+
+    near = analyzed(str(tmp_path / "near.pcap"))
+    assert analyzed(lambda: Far(data)) == near
+    cut, _ = analyzed(lambda: Far(data, 7))
+    [file] = json.loads(cut)["files"]
+    assert "the store is gone" in file["trouble"]
+    assert 6.9 * 2**20 < file["captured_bytes"] + 16 * file["frames"]["packets"] <= 7 * 2**20
+    assert "the store is gone" in analyzed(lambda: Far(data, 0))[1][0][1]
 
 
 def test_classes_are_those_of_the_summary(captures):

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use dwell_codec::CodecError;
 use dwell_trace::{Accounts, Analysis, Analyzer, Batch, Capture, HistoryAnalyzer, Settings, Sides};
@@ -156,12 +157,13 @@ fn read(
     measure_time: bool,
     stop: &AtomicBool,
 ) -> Option<Option<Done>> {
-    let mut capture = match place.open() {
-        Ok(capture) => capture,
-        Err(why) => return Some(Some(Done::Unreadable(why))),
-    };
-    accounts.begin(&place.name, capture.format());
+    // Counting takes less time than to hand bytes on.
     if is_counted_only(settings) {
+        let mut capture = match place.open() {
+            Ok(capture) => capture,
+            Err(why) => return Some(Some(Done::Unreadable(why))),
+        };
+        accounts.begin(&place.name, capture.format());
         while accounts.skim(&mut capture, SKIM_PACKETS) {
             if stop.load(Ordering::Relaxed) {
                 return None;
@@ -169,11 +171,18 @@ fn read(
         }
         return Some(Some(Done::Read(Box::new(accounts.finish()))));
     }
-    match compress(&mut capture, accounts, settings, measure_time, stop) {
-        Ok(Some(found)) => Some(found.map(|analysis| Done::Read(Box::new(analysis)))),
-        Ok(None) => None,
-        Err(error) => Some(Some(Done::Failed(format!("a codec failed; this is a bug: {error}")))),
-    }
+    thread::scope(|scope| {
+        let mut capture = match place.open_ahead(scope) {
+            Ok(capture) => capture,
+            Err(why) => return Some(Some(Done::Unreadable(why))),
+        };
+        accounts.begin(&place.name, capture.format());
+        match compress(&mut capture, accounts, settings, measure_time, stop) {
+            Ok(Some(found)) => Some(found.map(|analysis| Done::Read(Box::new(analysis)))),
+            Ok(None) => None,
+            Err(why) => Some(Some(Done::Failed(format!("a codec failed; this is a bug: {why}")))),
+        }
+    })
 }
 
 /// As [`read`].

@@ -1,5 +1,6 @@
 //! Captures: what is in them, what schemes would make of them, and their packets.
 
+mod ahead;
 mod analysis;
 mod analyze;
 mod clock;

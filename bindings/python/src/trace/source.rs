@@ -2,10 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Chain, Cursor, Read, Take};
+use std::thread::Scope;
 
 use dwell_trace::Capture;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use super::ahead::Ahead;
 
 /// So much is asked of Python at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -48,17 +51,32 @@ impl Place {
 
     /// Opens it; an error is a sentence.
     pub(super) fn open(&self) -> Result<Capture<Source>, String> {
-        let source = match &self.opened {
+        Capture::open(self.source()?).map_err(|error| error.to_string())
+    }
+
+    /// As [`open`](Self::open), with a thread that reads ahead of what may be far away. The kernel does so for files.
+    pub(super) fn open_ahead<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> Result<Capture<Source>, String> {
+        let source = match self.source()? {
+            Source::Python(file) => Source::Ahead(Ahead::begin(scope, file)),
+            source => source,
+        };
+        Capture::open(source).map_err(|error| error.to_string())
+    }
+
+    fn source(&self) -> Result<Source, String> {
+        match &self.opened {
             Opened::Path(path) => File::open(path)
                 .map(Source::File)
-                .map_err(|error| format!("it can't be opened: {error}"))?,
+                .map_err(|error| format!("it can't be opened: {error}")),
             Opened::Python(function) => Python::attach(|py| {
                 let object = function.call0(py);
                 object.map_err(|error| format!("it can't be opened: {error}"))
             })
-            .map(|object| Source::Python(PythonFile { object, piece: Vec::new(), at: 0 }))?,
-        };
-        Capture::open(source).map_err(|error| error.to_string())
+            .map(|object| Source::Python(PythonFile { object, piece: Vec::new(), at: 0 })),
+        }
     }
 }
 
@@ -68,6 +86,7 @@ pub(super) enum Source {
     /// The header of a file and some bytes from further on.
     Part(Box<Chain<Cursor<Vec<u8>>, Take<File>>>),
     Python(PythonFile),
+    Ahead(Ahead),
 }
 
 /// An object with `read`, and the piece that it returned last.
@@ -83,11 +102,12 @@ impl Read for Source {
             Self::File(file) => file.read(buffer),
             Self::Part(part) => part.read(buffer),
             Self::Python(file) => file.read(buffer),
+            Self::Ahead(pieces) => pieces.read(buffer),
         }
     }
 }
 
-impl PythonFile {
+impl Read for PythonFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.piece.len() {
             self.fill()?;
@@ -97,7 +117,9 @@ impl PythonFile {
         self.at += count;
         Ok(count)
     }
+}
 
+impl PythonFile {
     fn fill(&mut self) -> io::Result<()> {
         self.piece.clear();
         self.at = 0;
