@@ -9,8 +9,9 @@ times that go on, in files of uneven size, some of them broken in one of four wa
 `measure` analyses the archive in one process with one thread, then on an engine into an empty store, then once more,
 each in a process of its own, and says whether the results are equal to the bit, how long it took and how much memory
 the driver had. What codecs alone take is measured by the analysis itself: of a sample of the captures, first in one
-process, then in as many at once as the engine has workers, each with its share. The second is what the engine is
-compared with: two processors that work at the same time are slower, each, than one that works alone.
+process, then in as many at once as the engine has workers, all with the same sample. The second is what the engine is
+compared with: two processors that work at the same time are slower, each, than one that works alone. Processor time is
+that of a process and of all that it started; where other work goes on beside the measurement, it says more than time.
 """
 
 from __future__ import annotations
@@ -187,9 +188,6 @@ def analyze(arguments: argparse.Namespace) -> dict:
     else:
         options.update(sides="each", jobs=1)
     captures = sorted(arguments.directory.iterdir())[:: arguments.sample]
-    if arguments.share:
-        part, of = map(int, arguments.share.split("/"))
-        captures = sorted(captures, key=lambda path: path.stat().st_size)[part - 1 :: of]
     begin = time.monotonic()
     analysis = trace.analyze(captures, measure_time=arguments.times, **options)
     document = analysis.to_json()
@@ -197,6 +195,7 @@ def analyze(arguments: argparse.Namespace) -> dict:
     sums = json.loads(document)["summary"]["codecs"]
     return {
         "seconds": elapsed,
+        "cpu_seconds": sum(sum(resource.getrusage(of)[:2]) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)),
         "driver_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "sha256": hashlib.sha256(document).hexdigest(),
         "json_bytes": len(document),
@@ -230,15 +229,28 @@ def part(name: str, arguments: argparse.Namespace, *words: str) -> dict:
     return ended(name, begun(arguments, *words))
 
 
-def of_codecs(arguments: argparse.Namespace) -> Tuple[float, float]:
-    """Returns the seconds that codecs take for each byte: in one process alone, and in each of several at once."""
+class Cost(NamedTuple):
+    """What codecs take for a byte."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def of_codecs(arguments: argparse.Namespace) -> Tuple[Cost, Cost]:
+    """Returns what codecs take in one process alone, and in each of several at once."""
     words = ["--times", "--sample", str(arguments.sample)]
     alone = part("codecs, sample, alone", arguments, *words)
-    jobs = range(1, arguments.jobs + 1)
     # All at work before the first is waited for.
-    shares = [begun(arguments, *words, "--share", f"{job}/{arguments.jobs}") for job in jobs]
-    at_once = [ended("codecs, sample, at once", share) for share in shares]
-    return tuple(sum(it["codec_seconds"] for it in of) / sum(it["bytes"] for it in of) for of in ([alone], at_once))
+    processes = [begun(arguments, *words) for _ in range(arguments.jobs)]
+    at_once = [ended("codecs, sample, at once", process) for process in processes]
+    return cost([alone]), cost(at_once)
+
+
+def cost(parts: List[dict]) -> Cost:
+    """Returns the mean of some processes. Of their processor time codecs have the same share as of their time."""
+    size = sum(it["bytes"] for it in parts)
+    cpu = sum(it["codec_seconds"] / it["seconds"] * it["cpu_seconds"] for it in parts)
+    return Cost(sum(it["codec_seconds"] for it in parts) / size, cpu / size)
 
 
 def measure(arguments: argparse.Namespace) -> int:
@@ -259,8 +271,9 @@ def measure(arguments: argparse.Namespace) -> int:
         is_same = is_same and first["sha256"] == whole["sha256"]
         print(f"one thread / {arguments.on}: {whole['seconds'] / first['seconds']:.3f}")
     for name, each in (("at once", at_once), ("alone", alone)):
-        codecs = each * first["bytes"] / arguments.jobs
-        print(f"{arguments.on} / codecs on {arguments.jobs}, {name}: {first['seconds'] / codecs:.3f} ({codecs:.1f} s)")
+        took, cpu = each.seconds * first["bytes"] / arguments.jobs, each.cpu_seconds * first["bytes"]
+        print(f"{arguments.on} / codecs, {name}: {first['seconds'] / took:.3f} of {took:.1f} s on {arguments.jobs}, ", end="")
+        print(f"{first['cpu_seconds'] / cpu:.3f} of {cpu:.1f} s of processors")
     print("equal to the bit" if is_same else "NOT equal")
     return int(not is_same)
 
@@ -282,7 +295,6 @@ def main() -> int:
         it.add_argument("--on", default="dask" if name == "measure" else None, help="local, ray, dask or slurm")
         it.add_argument("--jobs", type=int, default=2)
         it.add_argument("--sample", type=int, default=10 if name == "measure" else 1, help="each so many-th capture")
-        it.add_argument("--share", help="of the sample, as 1/2")
         it.add_argument("--store")
         it.add_argument("--times", action="store_true")
         it.add_argument("--only-engine", action="store_true", help="no run of one thread to compare with")
