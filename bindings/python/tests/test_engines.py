@@ -303,6 +303,53 @@ def test_an_archive_is_the_sum_of_its_captures(archive, tmp_path, monkeypatch):
         trace.analyze(archive, on="local", sides="together")
 
 
+class Fragile(engines.Engine):
+    """A worker that ends at a capture: at the least only if it has others, too."""
+
+    def __init__(self, at, most):
+        self.at, self.most, self.batches = at, most, []
+
+    def run(self, function, items):
+        for place, item in enumerate(items):
+            if function is dwell.archive.analyze_some:
+                names = [os.path.basename(task.place[0]) for task in item]
+                self.batches.append(names)
+                if self.at in names and len(names) > self.most:
+                    yield place, engines.Failed("its worker ended")
+                    continue
+            yield place, function(item)
+
+
+def test_small_captures_go_together_and_fail_alone(archive, tmp_path, monkeypatch):
+    monkeypatch.setattr("dwell.archive.LEAST_BYTES", 1)
+    monkeypatch.setattr("dwell.archive.BATCHES_PER_WORKER", 2)
+    good = Fragile("nfs-write.pcap", 1)
+    check_archive(trace.analyze(archive, on=good, store=tmp_path / "one", **OPTIONS), archive)
+    together = [names for names in good.batches if len(names) > 1]
+    assert sorted(sum(good.batches, [])) == sorted([it.name for it in archive.iterdir()] + sum(
+        (names for names in together if "nfs-write.pcap" in names), []
+    ))
+    assert max(map(len, together)) > 2
+    bad = Fragile("nfs-write.pcap", 0)
+    analysis = trace.analyze(archive, on=bad, store=tmp_path / "two", **OPTIONS)
+    assert [os.path.basename(it.name) for it in analysis.unreadable] == ["nfs-write.pcap", "zz-nothing.pcap"]
+    assert "its worker ended" in analysis.unreadable[0].why
+    assert len(analysis.files().to_arrow()) == 5
+
+
+def test_long_captures_come_first_and_alone():
+    def task(size):
+        return dwell.archive.Capture(("x", "x"), "", "each", False, None, "", size)
+
+    sizes = [3, 200, 1, 70, 40, 30, 0, 0]
+    batches = dwell.archive._together([task(size << 20) for size in sizes], 1)
+    # An eighth of all is 43 MiB.
+    assert [[it.size >> 20 for it in batch] for batch in batches] == [[200], [70], [40, 30], [3, 1, 0], [0]]
+    # Tiny ones are many, and those of unknown size are apart.
+    tiny = dwell.archive._together([task(1 << 34)] + [task(1)] * 1000, 1)
+    assert max(map(len, tiny)) == 64 and dwell.archive._together([task(0)] * 3, 2) == [[task(0)]] * 3
+
+
 def test_a_capture_that_changed_is_analysed_again(archive, tmp_path):
     store = tmp_path / "store"
     trace.analyze(archive / "quic.pcap", store=store, **OPTIONS)

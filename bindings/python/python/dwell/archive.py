@@ -11,7 +11,7 @@ import tempfile
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from dwell import _dwell
-from dwell.engines import Engine, Failed
+from dwell.engines import Engine, Failed, guarded
 from dwell.store import Store
 from dwell.trace import Analysis, Place, Unreadable
 
@@ -19,6 +19,13 @@ __all__ = ["analyze"]
 
 ARITY = 16
 """So many sums are added up by one task."""
+TOGETHER_BYTES = 64 << 20
+"""Smaller captures go to a worker together, up to so many bytes, a second or so: beside it, what an engine takes for a
+task is little."""
+LEAST_BYTES = 1 << 20
+"""A capture counts at least so much, so that not too many go together."""
+BATCHES_PER_WORKER = 8
+"""At least so many, if there are as many captures, so that workers end at the same time."""
 
 
 class Capture(NamedTuple):
@@ -84,17 +91,41 @@ def _analyzed(
     there = set(store.names("captures"))
     done = [task.name for task in tasks if _meta(task.name) in there]
     known = {name: Found(*json.loads(data)) for name, data in zip(done, store.read_each(map(_meta, done)))}
-    missing = [task for task in tasks if task.name not in known]
-    # Long ones first, so that no worker is left alone with one at the end.
-    missing.sort(key=lambda task: -task.size)
+    batches = _together([task for task in tasks if task.name not in known], engine.workers)
     failed: Dict[str, str] = {}
-    for at, ended in engine.run(analyze_one, missing):
-        if isinstance(ended, Failed):
-            failed[missing[at].name] = ended.why
-        else:
-            known[missing[at].name] = ended
+    while batches:
+        again: List[List[Capture]] = []
+        for at, all_of_it in engine.run(analyze_some, batches):
+            batch = batches[at]
+            if isinstance(all_of_it, Failed) and len(batch) > 1:
+                # The worker ended again and again: only the captures by themselves tell at which.
+                again.extend([task] for task in batch)
+                continue
+            each = [all_of_it] if isinstance(all_of_it, Failed) else all_of_it
+            for task, ended in zip(batch, each):
+                if isinstance(ended, Failed):
+                    failed[task.name] = ended.why
+                else:
+                    known[task.name] = ended
+        batches = again
     unreadable = [Unreadable(task.place[0], failed[task.name]) for task in tasks if task.name in failed]
     return known, unreadable
+
+
+def _together(tasks: Sequence[Capture], workers: int) -> List[List[Capture]]:
+    """Returns the captures of each task of an engine. Long ones come first, so that no worker is left alone with one at
+    the end; one whose size is not known is the last of its task.
+    """
+    limit = min(TOGETHER_BYTES, sum(task.size for task in tasks) // (BATCHES_PER_WORKER * workers))
+    out: List[List[Capture]] = []
+    size = limit
+    for task in sorted(tasks, key=lambda task: -task.size):
+        if size >= limit:
+            out.append([])
+            size = 0
+        out[-1].append(task)
+        size += max(task.size, LEAST_BYTES) if task.size else limit
+    return out
 
 
 def _meta(name: str) -> str:
@@ -117,6 +148,11 @@ def _once(
         seen.add(it.fingerprint)
         kept.append(f"captures/{task.name}.json.gz")
     return kept, left_out
+
+
+def analyze_some(tasks: Sequence[Capture]) -> List[Union[Found, Failed]]:
+    """Analyses captures, of which some may fail."""
+    return [guarded(analyze_one, task) for task in tasks]
 
 
 def analyze_one(task: Capture) -> Found:
