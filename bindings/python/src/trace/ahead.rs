@@ -30,8 +30,8 @@ impl Ahead {
             let mut source = source;
             loop {
                 let piece = next(&mut source, empty.try_recv().unwrap_or_default());
-                let is_last = !piece.as_ref().is_ok_and(|piece| !piece.is_empty());
-                if full.send(piece).is_err() || is_last {
+                let is_more = matches!(&piece, Ok(piece) if !piece.is_empty());
+                if full.send(piece).is_err() || !is_more {
                     break;
                 }
             }
