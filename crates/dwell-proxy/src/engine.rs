@@ -1,8 +1,9 @@
 //! The parts that both ends share while they run: counters, compressors, limits, the status.
 
 use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ use crate::metrics::{Metrics, Present};
 use crate::path::Paths;
 use crate::pump::{End, Moved, Pump, Shared};
 use crate::security::SecurityError;
+use crate::source::Source;
 use crate::stalls::Stalls;
 use crate::status::StatusSocket;
 use crate::stream_log::StreamRecord;
@@ -124,6 +126,8 @@ pub(crate) struct Engine {
     paths: Paths,
     stalls: Stalls,
     memory: Memory,
+    /// Tells parties apart that share the memory.
+    parties: RandomState,
     started: dwell_base::Instant,
     /// True if system calls are filtered.
     confined: bool,
@@ -147,6 +151,7 @@ impl Engine {
             paths: Paths::default(),
             stalls: Stalls::new(stall_ns),
             memory: Memory::new(&common.limits),
+            parties: RandomState::new(),
             started: clock::now(),
             confined,
             complained: Mutex::new(None),
@@ -256,7 +261,7 @@ impl Engine {
         self.metrics.streams_opened.add(1);
         let begin = Instant::now();
         let pumped = match prepared {
-            Ok(prepared) => self.pump(local, about.from.ip(), prepared, carrier).await,
+            Ok(prepared) => self.pump(local, &about, prepared, carrier).await,
             Err(error) => Err(error),
         };
         let (end, moved) = pumped.unwrap_or_else(|error| (End::Cut(error), Moved::default()));
@@ -315,19 +320,22 @@ impl Engine {
     async fn pump<'a>(
         &'a self,
         local: Local,
-        from: IpAddr,
+        about: &About<'_>,
         prepared: Prepared<'a>,
         carrier: &mut Carrier,
     ) -> io::Result<(End, Moved)> {
         let Prepared { sender, history } = prepared;
         let idle = self.common.limits.idle;
+        let from = about.from.ip();
+        // A key of its own, so that nobody can choose to share somebody else's.
+        let party = self.parties.hash_one((Source::of(from), about.target));
         let shared = Shared {
             compress: &self.compress,
             metrics: &self.metrics,
             path: self.paths.to(carrier.peer.ip()),
             stall: self.stalls.enter(from),
-            sending: self.memory.sending(),
-            receiving: self.memory.receiving(),
+            sending: self.memory.sending(party),
+            receiving: self.memory.receiving(party),
             history,
         };
         let pump = Pump::new(local, carrier, sender, shared, idle)?;

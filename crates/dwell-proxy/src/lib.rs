@@ -43,6 +43,7 @@ mod pool;
 pub mod proxy_header;
 mod pump;
 mod reception;
+mod rooms;
 pub mod security;
 pub mod socks;
 mod source;

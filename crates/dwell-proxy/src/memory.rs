@@ -5,7 +5,8 @@
 //! holds nothing any more. Who finds no room waits, and so does whoever writes to it.
 //!
 //! Whoever has had room for a second while others wait leaves it as soon as what it holds has gone, and has its next
-//! turn after them.
+//! turn after them. Streams from one source to one target never have all of it ([`crate::rooms`]): a target that has stopped
+//! reading holds up its own clients only.
 //!
 //! **No circle of streams waits for each other.** Room to send waits for the other end to receive; room to
 //! receive there waits only for a program that reads, and one that does not makes way after a while
@@ -17,10 +18,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::Limits;
 use crate::metrics::{Counter, Present};
+use crate::rooms::{self, Rooms};
 
 /// The longest that a stream keeps its room while others wait.
 const TURN: Duration = Duration::from_secs(1);
@@ -28,8 +30,8 @@ const TURN: Duration = Duration::from_secs(1);
 /// Room for those that move something, in either direction, and for what idle streams refer to.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    sending: Semaphore,
-    receiving: Semaphore,
+    sending: Rooms,
+    receiving: Rooms,
     histories: Semaphore,
     /// Streams that wait for room.
     waiting: Counter,
@@ -40,21 +42,21 @@ impl Memory {
     pub(crate) fn new(limits: &Limits) -> Self {
         let busy = limits.busy_streams();
         Self {
-            sending: Semaphore::new(busy),
-            receiving: Semaphore::new(busy),
+            sending: Rooms::new(busy),
+            receiving: Rooms::new(busy),
             histories: Semaphore::new(limits.histories()),
             waiting: Counter::default(),
         }
     }
 
-    /// Room to send, which is not taken yet.
-    pub(crate) const fn sending(&self) -> Room<'_> {
-        Room { of: &self.sending, waiting: &self.waiting, state: State::None }
+    /// Room to send for a stream of this party, which is not taken yet.
+    pub(crate) const fn sending(&self, party: u64) -> Room<'_> {
+        Room { of: &self.sending, party, waiting: &self.waiting, state: State::None }
     }
 
     /// Room to receive, which is not taken yet.
-    pub(crate) const fn receiving(&self) -> Room<'_> {
-        Room { of: &self.receiving, waiting: &self.waiting, state: State::None }
+    pub(crate) const fn receiving(&self, party: u64) -> Room<'_> {
+        Room { of: &self.receiving, party, waiting: &self.waiting, state: State::None }
     }
 
     /// Room for what an idle stream refers to, at both ends, if there is any left.
@@ -70,22 +72,20 @@ impl Memory {
 
 /// One stream's room in one direction.
 pub(crate) struct Room<'a> {
-    of: &'a Semaphore,
+    of: &'a Rooms,
+    party: u64,
     waiting: &'a Counter,
     state: State<'a>,
 }
 
-type Acquiring<'a> =
-    Pin<Box<dyn Future<Output = Result<SemaphorePermit<'a>, AcquireError>> + Send + 'a>>;
-
 enum State<'a> {
     None,
-    Waiting { acquiring: Acquiring<'a>, _present: Present<'a> },
-    Has { _permit: SemaphorePermit<'a>, since: Instant },
+    Waiting { asked: rooms::Waiting, _present: Present<'a> },
+    Has { _room: rooms::Room, since: Instant },
 }
 
-fn has(permit: SemaphorePermit<'_>) -> State<'_> {
-    State::Has { _permit: permit, since: Instant::now() }
+fn has(room: rooms::Room) -> State<'static> {
+    State::Has { _room: room, since: Instant::now() }
 }
 
 impl fmt::Debug for Room<'_> {
@@ -116,20 +116,14 @@ impl Room<'_> {
     /// Takes it; pending until there is some.
     pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let State::None = self.state {
-            self.state = match self.of.try_acquire() {
-                Ok(permit) => has(permit),
-                Err(_) => State::Waiting {
-                    acquiring: Box::pin(self.of.acquire()),
-                    _present: Present::new(self.waiting),
-                },
+            self.state = match self.of.ask(self.party) {
+                Ok(room) => has(room),
+                Err(asked) => State::Waiting { asked, _present: Present::new(self.waiting) },
             };
         }
-        if let State::Waiting { acquiring, .. } = &mut self.state {
-            match acquiring.as_mut().poll(cx) {
-                Poll::Ready(Ok(permit)) => self.state = has(permit),
-                // It is never closed.
-                Poll::Ready(Err(_)) | Poll::Pending => return Poll::Pending,
-            }
+        if let State::Waiting { asked, .. } = &mut self.state {
+            let Poll::Ready(room) = Pin::new(asked).poll(cx) else { return Poll::Pending };
+            self.state = has(room);
         }
         Poll::Ready(())
     }
@@ -153,14 +147,14 @@ mod tests {
         let memory = Memory::new(&limits);
         let most = limits.busy_streams();
         let mut cx = Context::from_waker(Waker::noop());
-        let mut rooms: Vec<Room<'_>> = (0..most).map(|_| memory.sending()).collect();
+        let mut rooms: Vec<Room<'_>> = (0..most).map(|at| memory.sending(at as u64)).collect();
         for room in &mut rooms {
             assert!(room.poll_take(&mut cx).is_ready() && room.is_taken());
         }
-        let mut next = memory.sending();
+        let mut next = memory.sending(99);
         assert!(next.poll_take(&mut cx).is_pending() && next.is_awaited() && memory.is_short());
         // The other direction has its own.
-        let mut other = memory.receiving();
+        let mut other = memory.receiving(0);
         assert!(other.poll_take(&mut cx).is_ready());
         rooms[0].leave();
         assert!(rooms[0].poll_take(&mut cx).is_pending(), "its turn is over");
