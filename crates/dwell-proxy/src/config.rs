@@ -168,11 +168,12 @@ impl Limits {
         bounds.into_iter().min_by_key(|&(_, streams)| streams).unwrap_or(bounds[0])
     }
 
-    /// The streams that may move something at the same time, in either direction. At least one.
+    /// The streams that may move something at the same time, in either direction, as far as memory goes: there may be
+    /// fewer streams. At least one.
     pub fn busy_streams(&self) -> usize {
         let idle = self.streams() as u64 * IDLE_BYTES + self.histories() as u64 * HISTORY_BYTES;
         let busy = self.memory_bytes_max.saturating_sub(idle) / STREAM_BYTES_MAX;
-        usize::try_from(busy).unwrap_or(usize::MAX).clamp(1, self.streams().min(BUSY_MAX))
+        usize::try_from(busy).unwrap_or(usize::MAX).clamp(1, BUSY_MAX)
     }
 
     /// The streams that may go on holding what they refer to while they are idle.
