@@ -18,6 +18,18 @@ other_cases="buffers20 buffers120 rates delays sizes"
 packet_runs=("paper flow5 9 1 12" "paper edge5 30 1 12" "paper flow10 99 1 12" "paper flow5 198 1 8"
     "paper edge10 300 1 8" "paper packet 120 1 8" "paper edge10 99 1 30" "buffers23 flow5 60 1 10"
     "buffers100 flow5 150 1 8" "sizes edge10 45 1 8" "delays edge10 100 1 8" "rates edge5 60 1 8")
+# NETWORK SCHEME FLOWS SEED: other blocks, networks and numbers of flows.
+further_runs=()
+for flows in 24 75 250; do
+    for scheme in flow2 edge2 flow3 edge3 flow7 edge7 flow20 edge20; do
+        further_runs+=("paper $scheme $flows 11")
+    done
+done
+further_runs+=("buffers35 flow7 40 3" "buffers35 flow7 120 3" "buffers35 edge3 40 4" "buffers35 edge3 120 4"
+    "buffers200 flow20 60 5" "buffers200 flow20 180 5" "buffers200 edge7 60 6" "buffers200 edge7 180 6"
+    "slow flow2 15 7" "slow edge3 15 7" "slow flow7 15 7" "slow flow2 50 8" "slow edge3 50 8" "slow flow7 50 8"
+    "lead2 flow3 90 9" "lead2 edge20 90 9"
+    "mixed flow7 33 10" "mixed edge2 33 10" "mixed flow7 111 10" "mixed edge2 111 10")
 if [ "${2:-}" = --quick ]; then
     seeds="1 2 3"
     flow_counts="9 99 300"
@@ -25,6 +37,7 @@ if [ "${2:-}" = --quick ]; then
     block_flow_counts="99"
     other_cases="rates"
     packet_runs=("paper edge10 99 1 4" "sizes edge10 45 1 2")
+    further_runs=("slow edge3 15 7" "slow flow7 50 8" "mixed edge2 33 10")
 fi
 compare=(cargo run -q --manifest-path "$here/../Cargo.toml" --release -p dwell-sim
     --example against_ns2 --)
@@ -90,6 +103,7 @@ blocks() {
             done
         done
     done >>"$out/blocks-runs.txt"
+    printf "$out/libblocks.so %s\n" "${further_runs[@]}" >>"$out/blocks-runs.txt"
     xargs -P "$(nproc)" -L 1 -a "$out/blocks-runs.txt" "$here/blocks-line.sh" >"$out/blocks.txt"
     compare "dumbbell, blocks: throughput and compressions" blocks "$out/blocks.txt"
 }

@@ -6,19 +6,29 @@ use dwell_sim::scenario::{Options, Point, Setting, Value};
 use dwell_sim::world::{Seen, Sighting, What, World};
 use thiserror::Error;
 
-/// A scheme by its name in files: its label in the scenario.
-const SCHEMES: [(&str, &str); 6] = [
-    ("none", "Nocomp"),
-    ("packet", "Packet"),
-    ("flow5", "Flow, m = 5"),
-    ("edge5", "Edge, m = 5"),
-    ("flow10", "Flow, m = 10"),
-    ("edge10", "Edge, m = 10"),
-];
+/// The schemes that take blocks of `m` packets, by the beginning of their names in files (`flow5`): the label of one in the scenario.
+const SCHEMES: [(&str, &str); 2] = [("flow", "Flow, m = 5"), ("edge", "Edge, m = 5")];
+
+/// What blocks of `m` packets are compressed to; `validate/blocks-line.sh` has the same.
+const RATIOS: [(&str, f64); 6] =
+    [("2", 0.8), ("3", 0.7), ("5", 0.6), ("7", 0.557), ("10", 0.5), ("20", 0.42)];
+
+/// Returns the label in the scenario of a scheme with this name in files, and the settings that it needs.
+fn scheme(name: &str) -> Option<(&'static str, Vec<String>)> {
+    match name {
+        "none" => return Some(("Nocomp", Vec::new())),
+        "packet" => return Some(("Packet", Vec::new())),
+        _ => {}
+    }
+    let (kind, label) = SCHEMES.iter().find(|(kind, _)| name.starts_with(kind))?;
+    let m = &name[kind.len()..];
+    let (_, ratio) = RATIOS.iter().find(|(known, _)| *known == m)?;
+    Some((label, vec![format!("scheme.m={m}"), format!("compress.ratio={ratio}")]))
+}
 
 /// The networks by their names in files, and what they change in the scenario; `validate/blocks-line.sh` has the
 /// same for ns-2.
-const CASES: [(&str, &[&str]); 8] = [
+const CASES: [(&str, &[&str]); 13] = [
     ("paper", &[]),
     ("buffers20", &["topology.buffer_packets=20"]),
     ("buffers23", &["topology.buffer_packets=23"]),
@@ -42,6 +52,31 @@ const CASES: [(&str, &[&str]); 8] = [
         ],
     ),
     ("sizes", &["traffic.packet_bytes=576", "scheme.n=8"]),
+    ("buffers35", &["topology.buffer_packets=35"]),
+    ("buffers200", &["topology.buffer_packets=200", "topology.core_delay=\"15ms\""]),
+    (
+        "slow",
+        &[
+            "topology.access_rate=\"20mbit\"",
+            "topology.edge_rate=\"12mbit\"",
+            "topology.core_rate=\"17mbit\"",
+            "topology.access_delay=\"3100us\"",
+            "topology.edge_delay=\"7700us\"",
+            "topology.core_delay=\"11300us\"",
+            "topology.resend_after=\"30ms\"",
+        ],
+    ),
+    ("lead2", &["scheme.n=2"]),
+    (
+        "mixed",
+        &[
+            "topology.buffer_packets=64",
+            "topology.edge_rate=\"90mbit\"",
+            "topology.core_rate=\"155mbit\"",
+            "traffic.packet_bytes=1000",
+            "scheme.n=7",
+        ],
+    ),
 ];
 
 /// A reason why ns-2's runs can't be compared.
@@ -115,10 +150,12 @@ impl Case {
         let network = CASES.iter().find(|(name, _)| *name == self.network);
         let (_, changes) =
             network.ok_or_else(|| unknown(format!("network \"{}\"", self.network)))?;
-        let scheme = SCHEMES.iter().find(|(name, _)| *name == self.scheme);
-        let (_, label) = scheme.ok_or_else(|| unknown(format!("scheme \"{}\"", self.scheme)))?;
+        let scheme = scheme(&self.scheme);
+        let (label, of_scheme) =
+            scheme.ok_or_else(|| unknown(format!("scheme \"{}\"", self.scheme)))?;
         let flows = format!("topology.flows={}", self.flows);
         let all = [flows.as_str(), "traffic.random=\"ns-2\""].into_iter();
+        let all = all.chain(of_scheme.iter().map(String::as_str));
         let settings = all.chain(changes.iter().copied()).chain(settings.iter().copied());
         let settings: Result<Vec<Setting>, BlocksError> = settings
             .map(|one| one.parse().map_err(|_| unknown(format!("setting {one}"))))
@@ -129,7 +166,7 @@ impl Case {
         };
         let scenario =
             entry.read(&options).map_err(|errors| unknown(format!("point: {errors}")))?;
-        let has_label = |point: &Point| matches!(point.value("label"), Some(Value::Text(text)) if text.as_str() == *label);
+        let has_label = |point: &Point| matches!(point.value("label"), Some(Value::Text(text)) if text.as_str() == label);
         let point = scenario.points.into_iter().find(has_label);
         point.ok_or_else(|| unknown(format!("point {label}")))
     }
