@@ -75,20 +75,21 @@ const REASONS: [Reason; 8] = [
     },
     Reason {
         letter: 'f',
-        is_whole: false,
-        sentence: "tested below: with three packets in its device's queue in place of one ns-3's throughput is within 3 % (its four flows \
-                   lose and halve in step, and a packet more keeps the link busy). The wait is 1.2 to 1.5 transmissions shorter \
-                   there, of which the device's is one",
-        holds: |_, test| {
-            is_test(test, Test::Device(3), |test| {
-                test.throughput_is_near() && test.wait_packets().abs() < 2.0
-            })
+        is_whole: true,
+        sentence: "CoDel leaves the last packet alone: in ns-3 that of each queue, in Linux and here that of all queues. By ns-3's rule, which \
+                   was here before, 10.00 Mbit/s, as two of ns-3's three runs have (the third has 9.00); by Linux's 9.4, as Linux itself",
+        holds: |row, _| {
+            row.case.queue == "fq_codel"
+                && row.case.tcp == "NewReno"
+                && row.case.poisson == 0.0
+                && row.throughput().abs() < 0.05
+                && row.wait_packets().abs() < 1.5
         },
     },
     Reason {
         letter: 'g',
         is_whole: false,
-        sentence: "tested below, as in [b]: ns-3's drops go from 524 to 50 (42 here), its wait from 3.9 to 0.6 ms. 3.7 % of throughput \
+        sentence: "tested below, as in [b]: ns-3's drops go from 524 to 50 (45 here), its wait from 3.9 to 0.6 ms. 3.4 % of throughput \
                    and 0.4 ms are left, as NewReno has 1.8 % and 0.1 ms there, and are not explained",
         holds: |_, test| {
             is_test(test, Test::Cubic, |test| {

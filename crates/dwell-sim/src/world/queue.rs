@@ -15,8 +15,8 @@ mod codel;
 mod fq_codel;
 mod pie;
 
-/// The size of a packet that counts as one: a queue of no more is not managed.
-const PACKET_BYTES: u64 = 1_500;
+/// The size of a packet that counts as one, with Ethernet's header: a queue of no more is not managed.
+const PACKET_BYTES: u64 = 1_514;
 
 /// A waiting packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

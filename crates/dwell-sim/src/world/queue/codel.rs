@@ -18,15 +18,15 @@ pub(super) struct Control {
 const RECENT_INTERVALS: u64 = 16;
 
 impl Control {
-    /// Takes the packet to send out of `line`.
+    /// Takes the packet to send out of `line`, beside which `others_bytes` wait in queues of the same port.
     pub(super) fn pop(
         &mut self,
         now_ns: u64,
         (plan, ecn): (CoDel, bool),
-        line: &mut Line,
+        (line, others_bytes): (&mut Line, u64),
         dropped: &mut Vec<u32>,
     ) -> Option<Waiting> {
-        let (mut packet, mut is_late) = self.take(now_ns, plan, line);
+        let (mut packet, mut is_late) = self.take(now_ns, plan, (line, others_bytes));
         if packet.is_none() {
             self.dropping = false;
             return None;
@@ -43,7 +43,7 @@ impl Control {
                     break;
                 }
                 dropped.extend(packet.map(|packet| packet.id));
-                (packet, is_late) = self.take(now_ns, plan, line);
+                (packet, is_late) = self.take(now_ns, plan, (line, others_bytes));
                 if is_late {
                     self.drop_next_ns = after(self.drop_next_ns, plan.interval_ns, self.count);
                 } else {
@@ -53,7 +53,7 @@ impl Control {
         } else if is_late {
             if !packet.as_mut().is_some_and(|packet| ecn && packet.mark()) {
                 dropped.extend(packet.map(|packet| packet.id));
-                packet = self.take(now_ns, plan, line).0;
+                packet = self.take(now_ns, plan, (line, others_bytes)).0;
             }
             self.begin(now_ns, plan);
         }
@@ -71,13 +71,18 @@ impl Control {
     }
 
     /// Takes the next packet, and says if the delay has been too large for an interval.
-    fn take(&mut self, now_ns: u64, plan: CoDel, line: &mut Line) -> (Option<Waiting>, bool) {
+    fn take(
+        &mut self,
+        now_ns: u64,
+        plan: CoDel,
+        (line, others_bytes): (&mut Line, u64),
+    ) -> (Option<Waiting>, bool) {
         let Some(packet) = line.pop() else {
             self.first_above_ns = None;
             return (None, false);
         };
         let waited_ns = now_ns.saturating_sub(packet.since_ns);
-        if waited_ns < plan.target_ns || line.bytes <= PACKET_BYTES {
+        if waited_ns < plan.target_ns || line.bytes + others_bytes <= PACKET_BYTES {
             self.first_above_ns = None;
             return (Some(packet), false);
         }
@@ -120,7 +125,7 @@ impl CoDelQueue {
     }
 
     pub(super) fn pop(&mut self, now_ns: u64, dropped: &mut Vec<u32>) -> Option<Waiting> {
-        self.control.pop(now_ns, (self.plan, self.ecn), &mut self.line, dropped)
+        self.control.pop(now_ns, (self.plan, self.ecn), (&mut self.line, 0), dropped)
     }
 
     pub(super) fn len(&self) -> usize {

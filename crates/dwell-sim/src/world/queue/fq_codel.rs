@@ -23,6 +23,7 @@ pub(crate) struct FqCoDelQueue {
     new: VecDeque<u32>,
     old: VecDeque<u32>,
     packets: usize,
+    bytes: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -51,6 +52,7 @@ impl FqCoDelQueue {
             new: VecDeque::new(),
             old: VecDeque::new(),
             packets: 0,
+            bytes: 0,
         }
     }
 
@@ -59,6 +61,7 @@ impl FqCoDelQueue {
         let lane = &mut self.lanes[n as usize];
         lane.line.push(packet);
         self.packets += 1;
+        self.bytes += u64::from(packet.bytes);
         if !lane.is_listed {
             lane.is_listed = true;
             lane.credit_bytes = self.quantum_bytes;
@@ -80,6 +83,7 @@ impl FqCoDelQueue {
         let fattest = listed.max_by_key(|&n| (self.lanes[n as usize].line.bytes, n));
         if let Some(packet) = fattest.and_then(|n| self.lanes[n as usize].line.pop()) {
             self.packets -= 1;
+            self.bytes -= u64::from(packet.bytes);
             dropped.push(packet.id);
         }
     }
@@ -95,10 +99,13 @@ impl FqCoDelQueue {
                 self.old.push_back(n);
                 continue;
             }
-            let before = lane.line.packets.len();
+            let before = (lane.line.packets.len(), lane.line.bytes);
             let how = (self.plan, self.ecn);
-            let packet = lane.control.pop(now_ns, how, &mut lane.line, dropped);
-            self.packets -= before - lane.line.packets.len();
+            // As in Linux a packet may wait if it is the last one of all queues, and not of its own.
+            let of = (&mut lane.line, self.bytes - before.1);
+            let packet = lane.control.pop(now_ns, how, of, dropped);
+            self.packets -= before.0 - lane.line.packets.len();
+            self.bytes -= before.1 - lane.line.bytes;
             match packet {
                 Some(packet) => {
                     lane.credit_bytes -= i64::from(packet.bytes);
