@@ -88,7 +88,7 @@ class TcpCubicBounded : public TcpCubic {
 NS_OBJECT_ENSURE_REGISTERED(TcpCubicBounded);
 
 int main(int argc, char **argv) {
-    std::string queue = "fifo", tcp = "NewReno";
+    std::string queue = "fifo", tcp = "NewReno", recovery = "Prr";
     uint32_t flows = 4, limit = 100, device = 1, seed = 1, bytes = 1500;
     double rate = 10e6, rtt = 0.04, poisson = 0, loss = 0;
     bool ecn = false;
@@ -96,6 +96,7 @@ int main(int argc, char **argv) {
     CommandLine cmd;
     cmd.AddValue("queue", "fifo, codel, fq_codel, pie", queue);
     cmd.AddValue("tcp", "NewReno, Cubic, CubicBounded, Bbr", tcp);
+    cmd.AddValue("recovery", "Prr, Classic", recovery);
     cmd.AddValue("flows", "number of flows", flows);
     cmd.AddValue("limit", "packets of the queue", limit);
     cmd.AddValue("device", "packets of the device's queue, behind the discipline", device);
@@ -114,6 +115,8 @@ int main(int argc, char **argv) {
     byFlow.resize(flows);
 
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", StringValue("ns3::Tcp" + tcp));
+    Config::SetDefault("ns3::TcpL4Protocol::RecoveryType",
+                       TypeIdValue(TypeId::LookupByName("ns3::Tcp" + recovery + "Recovery")));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(DATA));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
     Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(1));
