@@ -98,6 +98,29 @@ fn fq_codel_shares_by_bytes() {
     assert!((147..=153).contains(&small), "{small}");
 }
 
+/// Each of these flows has one packet that waits, always, and for 8 ms.
+#[test]
+fn fq_codel_spares_the_last_packet_of_all_queues_and_not_of_each() {
+    let drops = |flows: u32| {
+        let codel = CoDel::default();
+        let discipline = Discipline::FqCoDel { codel, quantum_bytes: 1_500, queues: 1_024 };
+        let mut queue = managed(discipline, 1_000, false);
+        let (mut dropped, mut count) = (Vec::new(), 0);
+        (0..flows).for_each(|n| queue.push(0, packet(n, u64::from(n), 0), &mut dropped));
+        for n in 1..=80 * flows {
+            let now_ns = u64::from(n) * 8 * MS / u64::from(flows);
+            let sent = queue.pop(now_ns, &mut dropped).unwrap().id;
+            count += dropped.len();
+            for id in dropped.drain(..).chain([sent]).collect::<Vec<u32>>() {
+                queue.push(now_ns, packet(id, u64::from(id), now_ns), &mut Vec::new());
+            }
+        }
+        count
+    };
+    assert_eq!(drops(1), 0);
+    assert!(drops(8) > 8, "{}", drops(8));
+}
+
 #[test]
 fn pie_brings_the_delay_to_its_target() {
     let mut queue = managed(Discipline::Pie(Pie::default()), 10_000, false);
