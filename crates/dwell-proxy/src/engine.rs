@@ -28,8 +28,8 @@ use crate::memory::Memory;
 use crate::metrics::{Metrics, Present};
 use crate::path::Paths;
 use crate::pump::{End, Moved, Pump, Shared};
+use crate::rooms::Shortage;
 use crate::security::SecurityError;
-use crate::source::Source;
 use crate::stalls::Stalls;
 use crate::status::StatusSocket;
 use crate::stream_log::StreamRecord;
@@ -229,8 +229,15 @@ impl Engine {
     pub(crate) async fn watch_memory(&self) {
         loop {
             tokio::time::sleep(ROOM_LOOK).await;
-            if self.memory.is_short() {
-                self.stalls.make_room(clock::now());
+            for shortage in self.memory.shortages() {
+                match shortage {
+                    Shortage::None => (),
+                    Shortage::OfAll => drop(self.stalls.make_room(clock::now())),
+                    // There is room for others: only its own streams are in its way.
+                    Shortage::Of(parties) => parties.into_iter().for_each(|party| {
+                        self.stalls.make_room_of(party, clock::now());
+                    }),
+                }
             }
         }
     }
@@ -326,14 +333,13 @@ impl Engine {
     ) -> io::Result<(End, Moved)> {
         let Prepared { sender, history } = prepared;
         let idle = self.common.limits.idle;
-        let from = about.from.ip();
-        // A key of its own, so that nobody can choose to share somebody else's.
-        let party = self.parties.hash_one((Source::of(from), about.target));
+        // Keyed, so that nobody can find a target that is taken for somebody else's.
+        let party = self.parties.hash_one(about.target);
         let shared = Shared {
             compress: &self.compress,
             metrics: &self.metrics,
             path: self.paths.to(carrier.peer.ip()),
-            stall: self.stalls.enter(from),
+            stall: self.stalls.enter(about.from.ip(), party),
             sending: self.memory.sending(party),
             receiving: self.memory.receiving(party),
             history,

@@ -5,8 +5,8 @@
 //! holds nothing any more. Who finds no room waits, and so does whoever writes to it.
 //!
 //! Whoever has had room for a second while others wait leaves it as soon as what it holds has gone, and has its next
-//! turn after them. Streams from one source to one target never have all of it ([`crate::rooms`]): a target that has stopped
-//! reading holds up its own clients only.
+//! turn after them. Streams to one target don't have all of it ([`crate::rooms`]): a target that has stopped
+//! reading holds up its own clients only. "Others" are those of the same target, or, if nothing is left, all.
 //!
 //! **No circle of streams waits for each other.** Room to send waits for the other end to receive; room to
 //! receive there waits only for a program that reads, and one that does not makes way after a while
@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::Limits;
-use crate::metrics::{Counter, Present};
-use crate::rooms::{self, Rooms};
+use crate::rooms::{self, Rooms, Shortage};
 
 /// The longest that a stream keeps its room while others wait.
 const TURN: Duration = Duration::from_secs(1);
@@ -33,8 +32,6 @@ pub(crate) struct Memory {
     sending: Rooms,
     receiving: Rooms,
     histories: Semaphore,
-    /// Streams that wait for room.
-    waiting: Counter,
 }
 
 impl Memory {
@@ -45,18 +42,17 @@ impl Memory {
             sending: Rooms::new(busy),
             receiving: Rooms::new(busy),
             histories: Semaphore::new(limits.histories()),
-            waiting: Counter::default(),
         }
     }
 
     /// Room to send for a stream of this party, which is not taken yet.
     pub(crate) const fn sending(&self, party: u64) -> Room<'_> {
-        Room { of: &self.sending, party, waiting: &self.waiting, state: State::None }
+        Room { of: &self.sending, party, state: State::None }
     }
 
     /// Room to receive, which is not taken yet.
     pub(crate) const fn receiving(&self, party: u64) -> Room<'_> {
-        Room { of: &self.receiving, party, waiting: &self.waiting, state: State::None }
+        Room { of: &self.receiving, party, state: State::None }
     }
 
     /// Room for what an idle stream refers to, at both ends, if there is any left.
@@ -64,9 +60,9 @@ impl Memory {
         self.histories.try_acquire().ok()
     }
 
-    /// Returns true if a stream waits for room.
-    pub(crate) fn is_short(&self) -> bool {
-        self.waiting.get() > 0
+    /// Returns which streams wait for room, in each direction.
+    pub(crate) fn shortages(&self) -> [Shortage; 2] {
+        [&self.sending, &self.receiving].map(Rooms::shortage)
     }
 }
 
@@ -74,17 +70,16 @@ impl Memory {
 pub(crate) struct Room<'a> {
     of: &'a Rooms,
     party: u64,
-    waiting: &'a Counter,
-    state: State<'a>,
+    state: State,
 }
 
-enum State<'a> {
+enum State {
     None,
-    Waiting { asked: rooms::Waiting, _present: Present<'a> },
+    Waiting(rooms::Waiting),
     Has { _room: rooms::Room, since: Instant },
 }
 
-fn has(room: rooms::Room) -> State<'static> {
+fn has(room: rooms::Room) -> State {
     State::Has { _room: room, since: Instant::now() }
 }
 
@@ -102,14 +97,14 @@ impl Room<'_> {
 
     /// Returns true if it is waited for.
     pub(crate) const fn is_awaited(&self) -> bool {
-        matches!(self.state, State::Waiting { .. })
+        matches!(self.state, State::Waiting(_))
     }
 
     /// Returns true if it was had for long enough, and others wait.
     pub(crate) fn is_over(&self) -> bool {
         match &self.state {
-            State::Has { since, .. } => self.waiting.get() > 0 && since.elapsed() >= TURN,
-            State::None | State::Waiting { .. } => false,
+            State::Has { since, .. } => since.elapsed() >= TURN && self.of.is_wanted_of(self.party),
+            State::None | State::Waiting(_) => false,
         }
     }
 
@@ -118,10 +113,10 @@ impl Room<'_> {
         if let State::None = self.state {
             self.state = match self.of.ask(self.party) {
                 Ok(room) => has(room),
-                Err(asked) => State::Waiting { asked, _present: Present::new(self.waiting) },
+                Err(asked) => State::Waiting(asked),
             };
         }
-        if let State::Waiting { asked, .. } = &mut self.state {
+        if let State::Waiting(asked) = &mut self.state {
             let Poll::Ready(room) = Pin::new(asked).poll(cx) else { return Poll::Pending };
             self.state = has(room);
         }
@@ -152,14 +147,16 @@ mod tests {
             assert!(room.poll_take(&mut cx).is_ready() && room.is_taken());
         }
         let mut next = memory.sending(99);
-        assert!(next.poll_take(&mut cx).is_pending() && next.is_awaited() && memory.is_short());
+        assert!(next.poll_take(&mut cx).is_pending() && next.is_awaited());
+        assert_eq!(memory.shortages(), [Shortage::OfAll, Shortage::None]);
         // The other direction has its own.
         let mut other = memory.receiving(0);
         assert!(other.poll_take(&mut cx).is_ready());
         rooms[0].leave();
         assert!(rooms[0].poll_take(&mut cx).is_pending(), "its turn is over");
-        assert!(next.poll_take(&mut cx).is_ready() && memory.is_short());
+        assert!(next.poll_take(&mut cx).is_ready());
+        assert_eq!(memory.shortages()[0], Shortage::OfAll);
         drop(rooms);
-        assert!(!memory.is_short());
+        assert_eq!(memory.shortages(), [Shortage::None, Shortage::None]);
     }
 }

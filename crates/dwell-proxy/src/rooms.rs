@@ -1,9 +1,9 @@
-//! A number of equal rooms that parties share, so that none of them has all.
+//! A number of equal rooms that parties share, so that one of them does not have all.
 //!
 //! A party that holds many while few are free gets no more: at most [`SHARE`] times as many as are free ("dynamic
 //! thresholds", Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998). A single party
-//! has three of four rooms, two of them three of seven each, and there is always one for a party that has none. Of those that
-//! wait the one that holds least is next. Each step is a few searches in ordered tables.
+//! has three of four rooms, two of them three of seven each, and of n parties 1 in 3 n + 1 is left; whoever has none may take
+//! the last one. Of those that wait the party that holds least is next. Each step is a few searches in ordered tables.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
@@ -15,6 +15,19 @@ use tokio::sync::oneshot;
 
 /// A party may hold so many times as many rooms as are free.
 const SHARE: usize = 3;
+/// So many parties that wait are told of at a time.
+const TOLD_MAX: usize = 16;
+
+/// Who waits for a room.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// Nobody.
+    None,
+    /// Somebody, and there is none left.
+    OfAll,
+    /// These, who have too many of them already.
+    Of(Vec<u64>),
+}
 
 /// Hands out rooms. Clones hand out the same ones.
 #[derive(Clone, Debug)]
@@ -120,16 +133,42 @@ impl Rooms {
         Err(Waiting { rooms: self.clone(), party, number, granted })
     }
 
+    /// Returns true if somebody would have the room that this party leaves: one of its own, or, if nothing is free, of
+    /// any party.
+    pub(crate) fn is_wanted_of(&self, party: u64) -> bool {
+        let state = self.lock();
+        let is_wanted = state.parties.get(&party).is_some_and(|of| !of.waiting.is_empty());
+        is_wanted || (state.free == 0 && !state.order.is_empty())
+    }
+
+    /// Returns who waits.
+    pub(crate) fn shortage(&self) -> Shortage {
+        let state = self.lock();
+        match state.free {
+            _ if state.order.is_empty() => Shortage::None,
+            0 => Shortage::OfAll,
+            _ => Shortage::Of(
+                state.order.iter().take(TOLD_MAX).map(|&(_, _, party)| party).collect(),
+            ),
+        }
+    }
+
     fn give_back(&self, party: u64) {
-        self.lock().give_back(party);
-        // Not under the lock: who waits for it is woken.
+        let mut returned = Some(party);
         loop {
-            let granted = self.lock().grant();
+            let granted = {
+                let mut state = self.lock();
+                if let Some(party) = returned.take() {
+                    state.give_back(party);
+                }
+                state.grant()
+            };
+            // Not under the lock: who waits for it is woken.
             let Some((party, sender)) = granted else { return };
             if let Err(mut room) = sender.send(Room(Some((self.clone(), party)))) {
                 // Nobody waits there any more; it must not give itself back as well.
                 room.0 = None;
-                self.lock().give_back(party);
+                returned = Some(party);
             }
         }
     }
@@ -189,6 +228,21 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_its_own_party_only_is_told_apart() {
+        let rooms = Rooms::new(4);
+        let mut held: Vec<_> = (0..3).map(|_| rooms.ask(1).unwrap()).collect();
+        assert_eq!(rooms.shortage(), Shortage::None);
+        let greedy = rooms.ask(1).unwrap_err();
+        assert_eq!(rooms.shortage(), Shortage::Of(vec![1]));
+        assert!(rooms.is_wanted_of(1) && !rooms.is_wanted_of(2));
+        held.push(rooms.ask(2).unwrap());
+        assert_eq!(rooms.shortage(), Shortage::OfAll);
+        assert!(rooms.is_wanted_of(2));
+        drop(greedy);
+        assert_eq!(rooms.shortage(), Shortage::None);
+    }
+
+    #[test]
     fn a_single_room_can_be_had() {
         let rooms = Rooms::new(1);
         let room = rooms.ask(1).unwrap();
@@ -216,7 +270,7 @@ mod tests {
     proptest! {
         /// Whatever is asked for and given back, rooms are neither lost nor made, and nobody waits who may have one.
         #[test]
-        fn rooms_are_kept(count in 1usize..9, steps in prop::collection::vec((0u64..4, 0u8..4, 0usize..8), 0..80)) {
+        fn rooms_are_kept(count in 1usize..9, steps in prop::collection::vec((0u64..4, 0u8..6, 0usize..8), 0..80)) {
             let rooms = Rooms::new(count);
             let (mut held, mut waiting): (Vec<Room>, Vec<Waiting>) = Default::default();
             for (party, step, which) in steps {
@@ -229,8 +283,9 @@ mod tests {
                     3 if !waiting.is_empty() => drop(waiting.swap_remove(which % waiting.len())),
                     _ => (),
                 }
+                // What was granted is in its channel until who waits looks there; it may give up before.
                 let mut at = 0;
-                while at < waiting.len() {
+                while step != 4 && at < waiting.len() {
                     match granted(&mut waiting[at]) {
                         Some(room) => {
                             held.push(room);
@@ -240,12 +295,18 @@ mod tests {
                     }
                 }
                 let state = rooms.lock();
-                prop_assert_eq!(state.free + held.len(), count);
-                prop_assert_eq!(state.parties.values().map(|of| of.held).sum::<usize>(), held.len());
-                prop_assert_eq!(state.parties.values().map(|of| of.waiting.len()).sum::<usize>(), waiting.len());
+                let taken = state.parties.values().map(|of| of.held).sum::<usize>();
+                let wait = state.parties.values().map(|of| of.waiting.len()).sum::<usize>();
+                prop_assert_eq!(state.free + taken, count);
+                prop_assert_eq!(taken + wait, held.len() + waiting.len());
                 let least = state.order.first().map(|&(held, _, _)| held);
                 prop_assert!(least.is_none_or(|held| !state.may_have(held)), "{:?}", state);
+                drop(state);
             }
+            drop((held, waiting));
+            let state = rooms.lock();
+            prop_assert_eq!(state.free, count);
+            prop_assert!(state.parties.is_empty() && state.order.is_empty());
         }
     }
 }

@@ -38,6 +38,8 @@ struct Table {
     began: BTreeSet<Waiting>,
     /// Streams that have waited for too long and still do.
     stalled: HashMap<Source, BTreeSet<Waiting>>,
+    /// The same by whom they share memory with.
+    of_parties: HashMap<u64, BTreeSet<Waiting>>,
     /// Their sources, by how many these are and by the one that has waited longest. The last one is
     /// asked.
     order: BTreeMap<(usize, Reverse<Waiting>), Source>,
@@ -46,6 +48,7 @@ struct Table {
 #[derive(Debug)]
 struct Entry {
     source: Source,
+    party: u64,
     shared: Arc<Shared>,
     /// The time under which it is listed, if it is.
     listed_ns: u64,
@@ -89,8 +92,8 @@ impl Stalls {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stream begins; `from` is the address of who opened it.
-    pub(crate) fn enter(&self, from: IpAddr) -> Stall<'_> {
+    /// A stream begins; `from` is the address of who opened it, `party` with whom it shares memory.
+    pub(crate) fn enter(&self, from: IpAddr, party: u64) -> Stall<'_> {
         let (give_up, gives_up) = oneshot::channel();
         let shared = Arc::new(Shared::default());
         let mut table = self.lock();
@@ -98,6 +101,7 @@ impl Stalls {
         table.next += 1;
         let entry = Entry {
             source: Source::of(from),
+            party,
             shared: Arc::clone(&shared),
             listed_ns: 0,
             give_up: Some(give_up),
@@ -109,6 +113,18 @@ impl Stalls {
     /// Has one stream make room, if there is one whose program has not read for too long: of the
     /// source that has most of these the one that has waited longest. Returns whether there was one.
     pub(crate) fn make_room(&self, now: Instant) -> bool {
+        self.ask(now, |table| {
+            let (_, source) = table.order.last_key_value()?;
+            table.stalled.get(source)?.first().copied()
+        })
+    }
+
+    /// The same of the streams of one party: the one that has waited longest.
+    pub(crate) fn make_room_of(&self, party: u64, now: Instant) -> bool {
+        self.ask(now, |table| table.of_parties.get(&party)?.first().copied())
+    }
+
+    fn ask(&self, now: Instant, which: impl Fn(&Table) -> Option<Waiting>) -> bool {
         let mut table = self.lock();
         if let Some(limit_ns) = now.as_ns().checked_sub(self.patience_ns) {
             // Those that read meanwhile are listed nowhere afterwards, or by a later time.
@@ -119,9 +135,7 @@ impl Stalls {
                 table.list(number, limit_ns);
             }
         }
-        while let Some((_, &source)) = table.order.last_key_value()
-            && let Some(&(_, number)) = table.stalled.get(&source).and_then(BTreeSet::first)
-        {
+        while let Some((_, number)) = which(&table) {
             table.unlist(number);
             let Some(entry) = table.streams.get_mut(&number) else { continue };
             entry.shared.list.store(ASKED, SeqCst);
@@ -153,8 +167,9 @@ impl Table {
         // Again before looking. If it reads just now, it is looked up by the next one who asks.
         list.store(STALLED, SeqCst);
         if since <= limit_ns && since_ns.load(SeqCst) == since {
-            let source = entry.source;
+            let (source, party) = (entry.source, entry.party);
             self.with_stalled(source, |stalled| stalled.insert((since, number)));
+            self.of_parties.entry(party).or_default().insert((since, number));
         } else {
             list.store(BEGAN, SeqCst);
             self.began.insert((since, number));
@@ -164,10 +179,18 @@ impl Table {
     /// Takes a stream out of where it is listed.
     fn unlist(&mut self, number: u64) {
         let Some(entry) = self.streams.get(&number) else { return };
-        let (at, source) = ((entry.listed_ns, number), entry.source);
+        let (at, source, party) = ((entry.listed_ns, number), entry.source, entry.party);
         match entry.shared.list.load(SeqCst) {
             BEGAN => drop(self.began.remove(&at)),
-            STALLED => self.with_stalled(source, |stalled| stalled.remove(&at)),
+            STALLED => {
+                self.with_stalled(source, |stalled| stalled.remove(&at));
+                if let Some(stalled) = self.of_parties.get_mut(&party) {
+                    stalled.remove(&at);
+                    if stalled.is_empty() {
+                        self.of_parties.remove(&party);
+                    }
+                }
+            }
             _ => return,
         }
         if let Some(entry) = self.streams.get(&number) {
@@ -258,9 +281,9 @@ mod tests {
     fn who_has_most_that_wait_makes_room() {
         let stalls = Stalls::new(PATIENCE_NS);
         let (honest, hostile) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let mut patient = stalls.enter(honest);
+        let mut patient = stalls.enter(honest, 0);
         patient.waits(|| at(1));
-        let mut hoard: Vec<_> = (0..3).map(|_| stalls.enter(hostile)).collect();
+        let mut hoard: Vec<_> = (0..3).map(|_| stalls.enter(hostile, 0)).collect();
         for (number, stall) in hoard.iter().enumerate() {
             stall.waits(|| at(12 - number as u64));
         }
@@ -278,9 +301,25 @@ mod tests {
     }
 
     #[test]
+    fn a_party_makes_room_for_itself() {
+        let stalls = Stalls::new(PATIENCE_NS);
+        let mut streams = [(1, 7), (2, 7), (2, 8)].map(|(from, party)| {
+            let stall = stalls.enter([192, 0, 2, from].into(), party);
+            stall.waits(|| at(from.into()));
+            stall
+        });
+        assert!(!stalls.make_room_of(9, at(50)) && stalls.make_room_of(7, at(50)));
+        assert_eq!(streams.each_mut().map(gave_up), [true, false, false]);
+        assert!(stalls.make_room_of(8, at(50)) && !stalls.make_room_of(8, at(50)));
+        assert_eq!(streams.each_mut().map(gave_up), [false, false, true]);
+        drop(streams);
+        assert!(stalls.lock().is_empty());
+    }
+
+    #[test]
     fn who_reads_is_left_alone() {
         let stalls = Stalls::new(PATIENCE_NS);
-        let mut stall = stalls.enter([192, 0, 2, 1].into());
+        let mut stall = stalls.enter([192, 0, 2, 1].into(), 0);
         assert!(!stalls.make_room(at(100)));
         stall.waits(|| at(100));
         stall.reads();
@@ -294,15 +333,16 @@ mod tests {
 
     impl Table {
         fn is_empty(&self) -> bool {
-            let Self { streams, began, stalled, order, .. } = self;
-            streams.is_empty() && began.is_empty() && stalled.is_empty() && order.is_empty()
+            let Self { streams, began, stalled, of_parties, order, .. } = self;
+            let listed = [stalled.is_empty(), of_parties.is_empty(), order.is_empty()];
+            streams.is_empty() && began.is_empty() && listed == [true; 3]
         }
     }
 
     #[test]
     fn addresses_of_one_network_of_ipv6_are_one_source() {
         let stalls = Stalls::new(PATIENCE_NS);
-        let of = |text: &str| stalls.enter(text.parse().unwrap());
+        let of = |text: &str| stalls.enter(text.parse().unwrap(), 0);
         let mut honest = [of("2001:db8:1::1"), of("2001:db8:1::1")];
         honest.iter().for_each(|stall| stall.waits(|| at(1)));
         let mut hostile: Vec<_> = (0..3).map(|host| of(&format!("2001:db8:2::{host}"))).collect();
@@ -316,7 +356,7 @@ mod tests {
     fn nobody_looks_at_all_streams() {
         let stalls = Stalls::new(PATIENCE_NS);
         let streams: Vec<_> = (0..2_000_u32)
-            .map(|name| stalls.enter(IpAddr::from((name / 4 + (10 << 24)).to_be_bytes())))
+            .map(|name| stalls.enter(IpAddr::from((name / 4 + (10 << 24)).to_be_bytes()), 0))
             .collect();
         streams.iter().for_each(|stall| stall.waits(|| at(1_000)));
         // Nobody's time is over: not one is moved, and the next look would find the same.
@@ -364,7 +404,7 @@ mod tests {
         ) {
             let stalls = Stalls::new(PATIENCE_NS);
             let from = |number: usize| IpAddr::from([10, 0, 0, (number % 3) as u8]);
-            let mut streams: Vec<_> = (0..12).map(|number| stalls.enter(from(number))).collect();
+            let mut streams: Vec<_> = (0..12).map(|number| stalls.enter(from(number), 0)).collect();
             let mut model: Vec<_> =
                 (0..12).map(|number| (Source::of(from(number)), 0, false)).collect();
             let mut now_ns = 1;

@@ -266,8 +266,10 @@ impl Transfers {
         transfer.start()?;
         transfer.wait(bed)?;
         let took = begin.elapsed();
-        drop(transfer);
+        // Whoever served gathers what its children took when they have ended, and must not be ended before.
+        bed.sleep(SETTLING)?;
         let cpu_ns = cpu_ns().saturating_sub(cpu_before);
+        drop(transfer);
         bed.sleep(SETTLING)?;
         let link_bytes = bed.pair.egress.tx_bytes(THIN_DEVICE)? - link_before;
         content.verify(&site.target).with_context(|| format!("through {contender}"))?;

@@ -112,7 +112,7 @@ mod tests {
     use crate::record::tests::record;
 
     #[test]
-    fn dwell_is_compared_with_the_better_of_both() {
+    fn dwell_is_compared_with_the_best_of_those_that_took_part() {
         let conditions = Conditions { bytes: 1, longest_ns: 1, seed: 1, send: Vec::new() };
         let run = |content: &str, who: &str, ms: u64, link_bytes| {
             let rate = "5mbit".parse().unwrap();
@@ -128,6 +128,7 @@ mod tests {
             run("logs", "zstd --adapt", 1000, 1_000_000),
         ];
         let text = report(&runs);
+        assert!(!text.contains("rsync"), "{text}");
         let row = text.lines().find(|line| line.contains("sql")).unwrap_or_default();
         let row: Vec<_> = row.split_whitespace().collect();
         let expected =
@@ -138,5 +139,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("bytes: in 1 of 2 cells"), "{text}");
+        let more = [&runs[..], &[run("sql", "rsync -z", 600, 900_000)]].concat();
+        let text = report(&more);
+        assert!(text.contains("time rsync") && text.contains("time: in 0 of 2 cells"), "{text}");
+        assert!(text.contains("1.50 at worst"), "{text}");
     }
 }

@@ -73,9 +73,12 @@ pub(super) fn closed(lab: &mut Lab) -> anyhow::Result<()> {
         said += &history;
         let is_known =
             |value: &Value| value.as_array().is_some_and(|all| all.iter().any(|it| !it.is_null()));
+        let has_moved = |value: &Value| {
+            value.as_array().is_some_and(|all| all.iter().any(|it| it.as_f64() > Some(0.0)))
+        };
         Ok(is_known(&window["series"]["link_bps"])
             && is_known(&window["classes"]["web"]["offered_bps"])
-            && is_known(&window["classes"]["web"]["link_bps"]))
+            && has_moved(&window["classes"]["web"]["link_bps"]))
     })?;
     // A stream has no end: curl gives up.
     let (_, live) = ask(here, &["-u", &login, "-N"], &format!("{PAGE}live"))?;
