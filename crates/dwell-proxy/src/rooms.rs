@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 
 /// A party may hold so many times as many rooms as are free.
 const SHARE: usize = 3;
-/// So many parties that wait are told of at a time.
-const TOLD_MAX: usize = 16;
+/// So many parties that wait are named at a time.
+const NAMED_MAX: usize = 16;
 
 /// Who waits for a room.
 #[derive(Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Rooms {
             _ if state.order.is_empty() => Shortage::None,
             0 => Shortage::OfAll,
             _ => Shortage::Of(
-                state.order.iter().take(TOLD_MAX).map(|&(_, _, party)| party).collect(),
+                state.order.iter().take(NAMED_MAX).map(|&(_, _, party)| party).collect(),
             ),
         }
     }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_its_own_party_only_is_told_apart() {
+    fn who_waits_for_its_own_party_only_is_distinguished() {
         let rooms = Rooms::new(4);
         let mut held: Vec<_> = (0..3).map(|_| rooms.ask(1).unwrap()).collect();
         assert_eq!(rooms.shortage(), Shortage::None);
