@@ -7,7 +7,11 @@ here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 out=$(readlink -f "$1")
 [ ! -x "$out/linux" ] || exit 0
 if [ -z "${LINUX_SOURCE:-}" ]; then
-    (cd "$out" && apt-get download -q linux-source-6.12 && dpkg -x linux-source-6.12_*.deb "$out/source")
+    (cd "$out" && apt-get download -q linux-source-6.12 && dpkg -x linux-source-6.12_*.deb "$out/source") || {
+        echo "Debian's package linux-source-6.12 can't be fetched (it is in Debian 13 and in the updates of 12): try apt-get update, or" \
+            "name a source of Linux 6.12 with LINUX_SOURCE=linux-6.12.tar.xz" >&2
+        exit 1
+    }
     LINUX_SOURCE=$out/source/usr/src/linux-source-6.12.tar.xz
 fi
 mkdir -p "$out/tree"
