@@ -30,7 +30,9 @@ def main():
         if key in came and start <= at < until:
             total += at - came[key]
             count += 1
-    print(f"wait {total / max(1, count):.9f} {count}")
+    if count == 0:
+        sys.exit("waits.py: no packet is in both captures: nothing was sent, or tcpdump did not run")
+    print(f"wait {total / count:.9f} {count}")
 
 
 main()
