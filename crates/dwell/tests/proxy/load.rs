@@ -313,6 +313,45 @@ fn who_does_not_read_makes_room() {
     assert!(pair.log("egress").contains("its program has not read for 1s"));
 }
 
+/// More streams than there is room for go to a target that does not read: another target is served at once, and nobody is reset.
+#[test]
+fn a_target_that_does_not_read_holds_up_its_own_streams_only() {
+    const STREAMS: u64 = 40;
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap();
+    let SocketAddr::V4(alive) = echo() else { panic!("it is IPv4") };
+    let small = ["--memory-max", "32MiB"];
+    let allow = ["--allow", "127.0.0.1:*", "--memory-max", "32MiB"];
+    let pair = Pair::new(dead.local_addr().unwrap(), &allow, &small);
+    let hoard: Vec<_> = (0..STREAMS).map(|_| pair.connect()).collect();
+    hoard.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    let zeros = vec![0; 1 << 20];
+    let mut before = 0;
+    wait_until("nothing moves any more", || {
+        for mut stream in &hoard {
+            let _ = stream.write(&zeros);
+        }
+        thread::sleep(Duration::from_millis(300));
+        let (last, [_, egress]) = (before, pair.statuses());
+        before = egress.rx.bytes;
+        egress.streams.open == STREAMS && before == last && before > 1 << 20
+    });
+    let mut negotiated = TcpStream::connect(pair.socks).unwrap();
+    negotiated.write_all(&[5, 1, 0]).unwrap();
+    negotiated.read_exact(&mut [0; 2]).unwrap();
+    let mut request = vec![5, 1, 0, 1];
+    request.extend(alive.ip().octets());
+    request.extend(alive.port().to_be_bytes());
+    negotiated.write_all(&request).unwrap();
+    let mut reply = [0; 10];
+    negotiated.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[1], 0, "{}", pair.log("egress"));
+    let stream = crate::pair::patient(negotiated);
+    assert_eq!(exchange(stream, b"hello").unwrap(), b"hello");
+    for end in pair.statuses() {
+        assert_eq!((end.streams.stalled, end.streams.cut), (0, 0), "{end:#?}");
+    }
+}
+
 /// Hundreds of streams end at once: each of them is passed on, to the last one.
 #[test]
 fn ends_that_come_at_once_all_arrive() {
