@@ -250,6 +250,7 @@ impl Running {
 
     /// Opens a stream to a target and runs it; a SOCKS client is notified how that went.
     async fn connect(&self, mut client: Client, target: &Target, way: Way) {
+        let _lent = self.pool.lend();
         let about = About { from: client.from, client: None, target: Some(target) };
         let mut opening = Opening::new(target.clone());
         opening.client = Some((client.from, client.listener));
@@ -276,6 +277,7 @@ impl Running {
 
     /// Moves a client's datagrams.
     async fn associate(&self, client: Client, from: Option<SocketAddr>) {
+        let _lent = self.pool.lend();
         let about = About { from: client.from, client: None, target: None };
         let mut opening = Opening::new(Target { host: Host::Ip([0; 4].into()), port: 1 });
         opening.client = Some((client.from, client.listener));
@@ -534,8 +536,7 @@ impl Running {
         let (mut warming, mut warming_max) = (JoinSet::new(), 1);
         loop {
             self.pool.tidy();
-            while warming.len() < warming_max && self.pool.len() + warming.len() < self.pool.size()
-            {
+            while warming.len() < warming_max.min(self.pool.missing()) {
                 warming.spawn(Arc::clone(&self).warm());
             }
             let made = tokio::select! {

@@ -18,6 +18,10 @@ use crate::metrics::{Counter, Present};
 /// the two forgets it, and before the egress does.
 pub(crate) const WARM_TIME: Duration = Duration::from_secs(240);
 
+/// So many are kept where nobody has used any for [`WARM_TIME`]: making one costs some 3 kB on the link, which on a
+/// metered one nobody wants to pay sixteen times in each four minutes for nothing.
+const UNUSED_SIZE: usize = 2;
+
 /// Connections that wait for a stream, the latest last.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -25,6 +29,9 @@ pub(crate) struct Pool {
     warm: Mutex<VecDeque<(Instant, Carrier)>>,
     /// Streams that wait for a connection: for each of these one more is kept.
     waiting: Counter,
+    /// Streams that have a connection or wait for one: most of these come back.
+    lent: Counter,
+    used_at: Mutex<Instant>,
     came: Notify,
     /// One was taken, so that there is room for another one.
     taken: Notify,
@@ -37,6 +44,8 @@ impl Pool {
             size,
             warm: Mutex::default(),
             waiting: Counter::default(),
+            lent: Counter::default(),
+            used_at: Mutex::new(Instant::now()),
             came: Notify::new(),
             taken: Notify::new(),
         }
@@ -52,6 +61,26 @@ impl Pool {
 
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    /// Notes that a stream begins, which lasts as long as what this returns.
+    pub(crate) fn lend(&self) -> Lent<'_> {
+        *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.lent.add(1);
+        Lent(self)
+    }
+
+    /// How many are to be made beforehand. Those that streams have at present will come back: with others in their
+    /// place there would be no room for them then, and each stream would cost a handshake. But half of them are to be ready
+    /// at any time, as streams may last.
+    pub(crate) fn missing(&self) -> usize {
+        let used_at = *self.used_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_used = self.lent.get() > 0 || used_at.elapsed() < WARM_TIME;
+        let size = if is_used { self.size } else { self.size.min(UNUSED_SIZE) };
+        let lent = usize::try_from(self.lent.get()).unwrap_or(usize::MAX);
+        let warm = self.len();
+        let spare = size.saturating_sub(warm.saturating_add(lent));
+        spare.max(size.div_ceil(2).saturating_sub(warm))
     }
 
     /// The connection that was used last, of those that are still there.
@@ -77,7 +106,7 @@ impl Pool {
         }
     }
 
-    /// Waits until one is taken.
+    /// Waits until one is taken, or a stream ends.
     pub(crate) async fn taken(&self) {
         self.taken.notified().await;
     }
@@ -111,5 +140,48 @@ impl Pool {
         warm.retain_mut(|(since, carrier)| since.elapsed() < WARM_TIME && carrier.is_quiet());
         let spare = warm.len().saturating_sub(self.size);
         warm.drain(..spare);
+    }
+}
+
+/// A stream that has a connection of the pool, or will have one.
+#[derive(Debug)]
+pub(crate) struct Lent<'a>(&'a Pool);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.lent.subtract(1);
+        // What it had may not have come back.
+        self.0.taken.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_streams_have_comes_back_and_half_is_ready_meanwhile() {
+        let pool = Pool::new(16);
+        // Nothing is connected here: all that streams don't have is missing.
+        assert_eq!(pool.missing(), 16);
+        let few: Vec<_> = (0..5).map(|_| pool.lend()).collect();
+        assert_eq!(pool.missing(), 11);
+        let many: Vec<_> = (0..100).map(|_| pool.lend()).collect();
+        assert_eq!(pool.missing(), 8);
+        drop((few, many));
+        assert_eq!(pool.missing(), 16);
+    }
+
+    #[test]
+    fn a_pool_that_nobody_uses_keeps_two() {
+        let pool = Pool::new(16);
+        let Some(before) = Instant::now().checked_sub(WARM_TIME) else { return };
+        *pool.used_at.lock().unwrap() = before;
+        assert_eq!(pool.missing(), 2);
+        drop(pool.lend());
+        assert_eq!(pool.missing(), 16);
+        let none = Pool::new(0);
+        let _lent = none.lend();
+        assert_eq!(none.missing(), 0);
     }
 }
