@@ -5,8 +5,10 @@ use dwell_base::Instant;
 use crate::estimate::smoothed;
 
 mod report;
+mod trains;
 
 pub use report::LinkReport;
+pub use trains::Trains;
 
 /// Shortest time over which a rate is measured, in nanoseconds: a few ticks of a shaper.
 const WINDOW_NS: u64 = 1_000_000;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use dwell_stream::LinkReport;
+use dwell_stream::{LinkReport, Trains};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use socket2::{SockRef, TcpKeepalive};
@@ -114,6 +114,8 @@ pub(crate) struct Carrier {
     pub(crate) theirs: Hello,
     /// Its address.
     pub(crate) peer: SocketAddr,
+    /// What its streams have shown of the link, one after another.
+    trains: Trains,
 }
 
 #[derive(Debug)]
@@ -156,7 +158,8 @@ impl Carrier {
                 Io::Tls(Box::new(TlsStream::Client(stream)))
             }
         };
-        let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer };
+        let trains = Trains::default();
+        let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer, trains };
         carrier.write(&[&ours.encode(), first].concat()).await?;
         Ok(carrier)
     }
@@ -184,7 +187,8 @@ impl Carrier {
                     Io::Tls(Box::new(TlsStream::Server(stream)))
                 }
             };
-            let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer };
+            let trains = Trains::default();
+            let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer, trains };
             carrier.theirs = carrier.read_hello().await?;
             if let Err(error) = ours.agree(&carrier.theirs) {
                 let refusal = Hello::refusal(ours.purpose, &error.to_string());
@@ -278,8 +282,10 @@ impl Carrier {
     }
 
     /// Returns what TCP says of the link.
-    pub(crate) fn link_report(&self) -> Option<LinkReport> {
-        crate::tcp_info::link_report(self.tcp().as_fd())
+    pub(crate) fn link_report(&mut self) -> Option<LinkReport> {
+        let mut report = crate::tcp_info::link_report(self.tcp().as_fd())?;
+        self.trains.reported(&mut report);
+        Some(report)
     }
 
     fn tcp(&self) -> &TcpStream {
@@ -330,10 +336,14 @@ impl AsyncWrite for Carrier {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.io {
+        let wrote = match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Io::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        };
+        if let Poll::Ready(Ok(len)) = wrote {
+            self.trains.wrote(len);
         }
+        wrote
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -65,7 +65,9 @@ fn report(info: &[u8; LEN]) -> LinkReport {
         is_least: info[at::APP_LIMITED] & APP_LIMITED_BIT != 0,
         window_rate: if rtt_us > 0 { window_bytes * 1e6 / rtt_us as f64 } else { 0.0 },
         path_rate: 0.0,
+        train_rate: 0.0,
         round_trip_ns: min_rtt_us * 1000,
+        queue_ns: rtt_us.saturating_sub(min_rtt_us) * 1000,
         pending_bytes: number(at::NOTSENT_BYTES) + number(at::UNACKED) * mss,
     }
 }
@@ -109,7 +111,7 @@ mod tests {
         set(at::SND_MSS, 1448);
         set(at::SND_CWND, 10);
         set(at::RTT_US, 20_000);
-        set(at::MIN_RTT_US, u32::MAX);
+        set(at::MIN_RTT_US, 18_500);
         set(at::UNACKED, 2);
         set(at::NOTSENT_BYTES, 104);
         info[at::DELIVERY_RATE..].copy_from_slice(&625_000u64.to_ne_bytes());
@@ -119,9 +121,16 @@ mod tests {
             is_least: true,
             window_rate: 724e3,
             path_rate: 0.0,
-            round_trip_ns: 20_000_000,
+            train_rate: 0.0,
+            round_trip_ns: 18_500_000,
+            queue_ns: 1_500_000,
             pending_bytes: 3000,
         };
         assert_eq!(report(&info), expected);
+        info[at::MIN_RTT_US..at::MIN_RTT_US + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert_eq!(
+            report(&info),
+            LinkReport { round_trip_ns: 20_000_000, queue_ns: 0, ..expected }
+        );
     }
 }

@@ -140,7 +140,7 @@ impl Uplink {
 
     /// Notifies the sender of what TCP says of the link, if there is something to decide, and the path of
     /// what it may say to other streams.
-    fn report(&mut self, carrier: &Carrier) {
+    fn report(&mut self, carrier: &mut Carrier) {
         if self.sender.is_idle() {
             // What comes after a pause finds another link.
             self.reported_at = None;

@@ -144,6 +144,7 @@ pub unsafe extern "C" fn dwell_sender_reported(
             path_rate: rate(report.path_rate),
             round_trip_ns: report.round_trip_ns,
             pending_bytes: report.pending_bytes,
+            ..LinkReport::default()
         };
         this.sender.reported(Instant::from_ns(now_ns), &report);
     }

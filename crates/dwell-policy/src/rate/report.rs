@@ -15,6 +15,9 @@
 /// // Other streams have seen more of it.
 /// let known = LinkReport { path_rate: 625_000.0, ..short };
 /// assert_eq!(known.rate(), Some(625_000.0));
+/// // And one that was sent at once, how long the link took for it.
+/// let train = LinkReport { train_rate: 500_000.0, ..short };
+/// assert_eq!(train.rate(), Some(500_000.0));
 /// // A long one shows what it carries.
 /// let long = LinkReport { delivered_rate: 600_000.0, is_least: false, ..known };
 /// assert_eq!(long.rate(), Some(600_000.0));
@@ -29,8 +32,12 @@ pub struct LinkReport {
     pub window_rate: f64,
     /// The rate that other streams over the same path have found, in bytes a second.
     pub path_rate: f64,
+    /// The rate at which the link took what was sent to it at once, in bytes a second ([`Trains`](super::Trains)).
+    pub train_rate: f64,
     /// The shortest round trip, in nanoseconds.
     pub round_trip_ns: u64,
+    /// How much longer than that a round trip was lately, smoothed, in nanoseconds.
+    pub queue_ns: u64,
     /// The bytes that the transport holds, and those that are on their way.
     pub pending_bytes: u64,
 }
@@ -39,18 +46,24 @@ impl LinkReport {
     /// Returns the rate of the link for what comes next, in bytes a second, if anything is known of it.
     ///
     /// As long as only short messages were sent, nobody knows more than the least that the link
-    /// carries; then it is taken to carry what the window allows, but not more than others have found.
+    /// carries; then it is taken to carry what the window allows, but not more than others have found, or than the
+    /// time says that messages of some packets took. These two count for more than the least, too: that may
+    /// be a single packet's which a shaper had let pass at once.
     pub fn rate(&self) -> Option<f64> {
         let known = |rate: f64| rate.is_finite() && rate > 0.0;
         let delivered = Some(self.delivered_rate).filter(|&rate| known(rate));
         if delivered.is_some() && !self.is_least {
             return delivered;
         }
-        let others = [self.window_rate, self.path_rate].into_iter().filter(|&rate| known(rate));
-        let most = others.reduce(f64::min);
-        match (delivered, most) {
-            (Some(least), Some(most)) => Some(least.max(most)),
-            (least, most) => least.or(most),
+        let least = |rates: &[f64]| rates.iter().copied().filter(|&r| known(r)).reduce(f64::min);
+        let seen = least(&[self.path_rate, self.train_rate]);
+        let guess = match (delivered, least(&[self.window_rate])) {
+            (Some(least), Some(window)) => Some(least.max(window)),
+            (least, window) => least.or(window),
+        };
+        match (guess, seen) {
+            (Some(guess), Some(seen)) => Some(guess.min(seen)),
+            (guess, seen) => guess.or(seen),
         }
     }
 
@@ -72,6 +85,22 @@ mod tests {
         assert_eq!(odd.rate(), None);
         let path = LinkReport { path_rate: 5.0, ..odd };
         assert_eq!(path.rate(), Some(5.0));
+    }
+
+    #[test]
+    fn a_packet_that_a_shaper_let_pass_is_not_the_links_rate() {
+        let burst = LinkReport {
+            delivered_rate: 2.6e8,
+            is_least: true,
+            window_rate: 7e7,
+            ..Default::default()
+        };
+        assert_eq!(burst.rate(), Some(2.6e8));
+        assert_eq!(LinkReport { train_rate: 6e5, ..burst }.rate(), Some(6e5));
+        assert_eq!(LinkReport { path_rate: 6e5, ..burst }.rate(), Some(6e5));
+        // What the link carried of a long message is no guess.
+        let long = LinkReport { is_least: false, train_rate: 6e5, path_rate: 1e6, ..burst };
+        assert_eq!(long.rate(), Some(2.6e8));
     }
 
     #[test]
