@@ -51,6 +51,9 @@ pub(crate) enum CarrierError {
     Expired,
     #[error("the other end closed the connection")]
     Closed,
+    /// Known, as it has shown the key, or somebody has from where it is.
+    #[error("it went away before it was served")]
+    Left,
     #[error("too many have connected that did not show that they know the key")]
     Evicted,
     #[error(transparent)]
@@ -68,6 +71,13 @@ impl CarrierError {
             Self::Expired | Self::Closed => true,
             _ => false,
         }
+    }
+
+    /// Returns true if the other end has gone, and has said nothing that is wrong.
+    pub(crate) fn is_cut(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let is_cut = |kind| matches!(kind, BrokenPipe | ConnectionReset | UnexpectedEof);
+        matches!(self, Self::Closed) || matches!(self, Self::Io(error) if is_cut(error.kind()))
     }
 
     /// Returns true if nobody listens there.
@@ -180,27 +190,35 @@ impl Carrier {
     ) -> Result<Self, CarrierError> {
         let accepting = async {
             tune(&tcp, true)?;
-            let io = match tls {
-                None => Io::Plain(tcp),
+            let (io, has_key) = match tls {
+                None => (Io::Plain(tcp), false),
                 Some(config) => {
                     let stream = TlsAcceptor::from(config).accept(tcp).await?;
-                    Io::Tls(Box::new(TlsStream::Server(stream)))
+                    (Io::Tls(Box::new(TlsStream::Server(stream))), true)
                 }
             };
             let trains = Trains::default();
             let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer, trains };
-            carrier.theirs = carrier.read_hello().await?;
-            if let Err(error) = ours.agree(&carrier.theirs) {
-                let refusal = Hello::refusal(ours.purpose, &error.to_string());
-                carrier.write(&refusal.encode()).await?;
-                // Files may follow at once: closed with them unread, the refusal would be lost.
-                let _ = tokio::time::timeout(LINGER, carrier.drain()).await;
-                return Err(error.into());
+            match carrier.answer(ours).await {
+                Ok(()) => Ok(carrier),
+                Err(error) if has_key && error.is_cut() => Err(CarrierError::Left),
+                Err(error) => Err(error),
             }
-            carrier.write(&ours.encode()).await?;
-            Ok(carrier)
         };
         tokio::time::timeout(time, accepting).await.map_err(|_| CarrierError::Expired)?
+    }
+
+    /// Reads the hello of who has connected, and answers it.
+    async fn answer(&mut self, ours: &Hello) -> Result<(), CarrierError> {
+        self.theirs = self.read_hello().await?;
+        if let Err(error) = ours.agree(&self.theirs) {
+            let refusal = Hello::refusal(ours.purpose, &error.to_string());
+            self.write(&refusal.encode()).await?;
+            // Files may follow at once: closed with them unread, the refusal would be lost.
+            let _ = tokio::time::timeout(LINGER, self.drain()).await;
+            return Err(error.into());
+        }
+        Ok(self.write(&ours.encode()).await?)
     }
 
     async fn read_hello(&mut self) -> Result<Hello, CarrierError> {

@@ -160,18 +160,20 @@ impl Running {
         match accepted {
             Ok(carrier) => {
                 let Ok(_place) = self.connections.try_acquire() else {
-                    self.engine.metrics.unknown_peers.add(1);
+                    // It has shown the key.
                     self.engine.complain(|| format!("{peer} is rejected: too many connections"));
                     return;
                 };
                 let _open = Present::new(&self.engine.metrics.connections_open);
                 self.engine.metrics.connections_made.add(1);
                 if let Err(error) = self.serve_streams(carrier).await {
-                    self.engine.unknown_peer(peer, &error);
+                    self.engine.complain(|| format!("{peer} is cut off: {error}"));
                 }
             }
-            // Whoever only looks whether somebody listens is no unknown peer.
-            Err(CarrierError::Closed) => tracing::debug!("{peer} went away without a word"),
+            // Whoever only looks whether somebody listens is no unknown peer, and an ingress whose program goes neither.
+            Err(error @ (CarrierError::Closed | CarrierError::Left)) => {
+                tracing::debug!("{peer}: {error}");
+            }
             Err(error) => {
                 if matches!(error, CarrierError::Evicted) {
                     self.engine.metrics.evicted.add(1);

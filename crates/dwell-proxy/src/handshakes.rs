@@ -72,6 +72,12 @@ impl<T> Handshakes<T> {
         self.len
     }
 
+    /// Returns true if the key was shown from where this connection comes, not long ago.
+    pub(crate) fn is_known(&self, now: Instant, ticket: &Ticket) -> bool {
+        let known = self.known.get(&ticket.source);
+        known.is_some_and(|&at| now.saturating_duration_since(at) < KNOWN_TIME)
+    }
+
     /// Takes a connection in, and gives back what belongs to the one that has to go for it, if one
     /// has to.
     ///

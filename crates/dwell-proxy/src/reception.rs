@@ -68,7 +68,8 @@ impl Reception {
         Some(Admitted { ticket, evicted })
     }
 
-    /// Waits until a connection has shown the key, but no longer than `time`.
+    /// Waits until a connection has shown the key, but no longer than `time`. An ingress whose program goes
+    /// leaves in the middle of it: that is [`CarrierError::Left`] where the key was shown before.
     pub(crate) async fn welcome(
         &self,
         admitted: Admitted,
@@ -89,8 +90,11 @@ impl Reception {
             accepted = shaking => accepted,
             _ = evicted => Err(CarrierError::Evicted),
         };
-        place.has_key = accepted.is_ok();
-        accepted
+        place.has_key = matches!(accepted, Ok(_) | Err(CarrierError::Left));
+        match accepted {
+            Err(error) if error.is_cut() && place.is_known() => Err(CarrierError::Left),
+            accepted => accepted,
+        }
     }
 }
 
@@ -99,6 +103,12 @@ struct Place<'a> {
     reception: &'a Reception,
     ticket: Ticket,
     has_key: bool,
+}
+
+impl Place<'_> {
+    fn is_known(&self) -> bool {
+        self.reception.lock().is_known(Instant::now(), &self.ticket)
+    }
 }
 
 impl Drop for Place<'_> {

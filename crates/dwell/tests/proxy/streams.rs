@@ -161,6 +161,34 @@ fn a_reset_is_no_end_at_any_time() {
     }
 }
 
+/// A program that goes before its stream is open has its ingress leave the egress in the middle of a handshake.
+#[test]
+fn who_leaves_in_a_handshake_is_no_unknown_peer() {
+    let pair = Pair::new(echo(), &[], &["--pool", "0"]);
+    assert_eq!(exchange(pair.connect(), b"hello").unwrap(), b"hello");
+    let made = pair.statuses()[1].connections.made;
+    for client in 0..200 {
+        let mut stream = pair.connect();
+        stream.write_all(b"x").unwrap();
+        thread::sleep(Duration::from_micros(40 * (client % 100)));
+        reset(stream);
+    }
+    wait_until("all have gone", || {
+        let [ingress, egress] = pair.statuses();
+        (ingress.streams.open, egress.streams.open, egress.connections.handshakes) == (0, 0, 0)
+            && ingress.streams.reset == 200
+    });
+    let [_, egress] = pair.statuses();
+    assert!(egress.connections.made < made + 200, "some left before: {egress:#?}");
+    assert_eq!(egress.connections.unknown_peers, 0, "{}", pair.log("egress"));
+    // Who has never shown it is one.
+    let other = Pair::new(echo(), &[], &["--pool", "0"]);
+    let mut stream = crate::pair::patient(std::net::TcpStream::connect(other.egress_at).unwrap());
+    stream.write_all(b"\x16\x03\x01").unwrap();
+    drop(stream);
+    wait_until("it is counted", || other.statuses()[1].connections.unknown_peers == 1);
+}
+
 /// A client that goes away while nothing is read from it, as the server does not read, either.
 #[test]
 fn who_goes_away_unread_is_noticed() {
