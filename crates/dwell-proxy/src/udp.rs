@@ -427,3 +427,81 @@ fn socket_for(sockets: &mut [Option<UdpSocket>; 2], address: SocketAddr) -> Opti
     }
     socket.as_ref()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::allow::Rule;
+
+    /// Something that listens, and an outlet that may reach it under both names.
+    async fn outlet() -> (UdpSocket, Outlet, u16) {
+        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let port = server.local_addr().unwrap().port();
+        let rule = |host: &str| format!("{host}:{port}").parse::<Rule>().unwrap();
+        let rules = vec![rule("localhost"), rule("nobody.invalid")];
+        (server, Outlet::new(Arc::new(AllowList::new(rules))), port)
+    }
+
+    fn datagram(host: &str, port: u16, payload: &[u8]) -> Vec<u8> {
+        let (target, mut bytes) = (format!("{host}:{port}").parse().unwrap(), Vec::new());
+        assert!(datagrams::encode(&target, payload, &mut bytes));
+        bytes
+    }
+
+    /// Writes all of it, as far as it is taken, and what waits for names behind it.
+    async fn write(outlet: &mut Outlet, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let taken = poll_fn(|cx| outlet.poll_write(cx, bytes)).await.unwrap();
+            bytes = &bytes[taken..];
+        }
+        poll_fn(|cx| outlet.poll_look_up(cx)).await;
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up_and_those_without_an_address_lose_their_datagrams_only() {
+        let (server, mut outlet, port) = outlet().await;
+        let all = [
+            datagram("localhost", port, b"one"),
+            datagram("nobody.invalid", port, b"lost"),
+            // Not on the list.
+            datagram("localhost", 1, b"not allowed"),
+            datagram("127.0.0.1", port, b"not under this name"),
+            datagram("localhost", port, b"two"),
+        ];
+        write(&mut outlet, &all.concat()).await;
+        for expected in [&b"one"[..], b"two"] {
+            let mut got = [0; 100];
+            let (len, from) = server.recv_from(&mut got).await.unwrap();
+            assert_eq!(&got[..len], expected);
+            server.send_to(b"answer", from).await.unwrap();
+        }
+        assert_eq!(outlet.names.len(), 2, "it is known for a while that there is none");
+        let mut bytes = [0; 100];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        poll_fn(|cx| outlet.poll_read(cx, &mut buffer)).await.unwrap();
+        let mut came = Datagrams::default();
+        let mut at = 0;
+        while at < buffer.filled().len() {
+            at += came.feed(&buffer.filled()[at..]);
+        }
+        let (from, payload) = came.complete().unwrap().unwrap();
+        assert_eq!((from.port, payload), (port, &b"answer"[..]));
+    }
+
+    /// What is held of a datagram is seen by who accounts for memory, and nothing is when it has gone.
+    #[tokio::test]
+    async fn a_part_of_a_datagram_is_accounted_for() {
+        let (server, mut outlet, port) = outlet().await;
+        let bytes = datagram("localhost", port, &[7; 30_000]);
+        let (begin, end) = bytes.split_at(20_000);
+        assert_eq!(outlet.held(), 0);
+        write(&mut outlet, begin).await;
+        assert!(outlet.held() >= begin.len(), "{}", outlet.held());
+        write(&mut outlet, end).await;
+        assert_eq!(outlet.held(), 0);
+        let mut got = vec![0; 65_536];
+        assert_eq!(server.recv(&mut got).await.unwrap(), 30_000);
+    }
+}

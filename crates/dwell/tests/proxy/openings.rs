@@ -153,7 +153,7 @@ fn the_target_learns_whom_a_connection_is_for() {
 }
 
 /// Asks for an association, and returns the connection and the address for datagrams.
-fn associate(socks: SocketAddr) -> (TcpStream, SocketAddr) {
+pub(crate) fn associate(socks: SocketAddr) -> (TcpStream, SocketAddr) {
     let mut control = patient(TcpStream::connect(socks).unwrap());
     control.write_all(&[5, 1, 0]).unwrap();
     control.read_exact(&mut [0; 2]).unwrap();

@@ -1,14 +1,17 @@
 //! More streams than there is memory for buffers.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
+use dwell_proxy::datagrams;
+use dwell_proxy::target::Target;
 use rustix::event::epoll;
 
 use crate::load::may_open;
+use crate::openings::associate;
 use crate::pair::{Pair, Process, assert_same, echo, exchange, mixture, serve, wait_until};
 
 /// Room for one that moves something, in each direction.
@@ -77,6 +80,52 @@ fn idle_streams_leave_their_room_where_only_the_receiver_is_short() {
         }
     });
     assert!(pair.statuses()[0].streams.open >= 4);
+}
+
+/// Datagrams wait for room as all else does: several clients share that of one, beside a stream that never ends.
+#[test]
+fn datagrams_share_the_room_of_one() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = server.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut datagram = vec![0; 65_536];
+        while let Ok((len, from)) = server.recv_from(&mut datagram) {
+            let _ = server.send_to(&datagram[..len], from);
+        }
+    });
+    let texts = texts();
+    let allow = ["--allow", &at.to_string(), "--allow", &texts.to_string()];
+    let pair = Pair::new(texts, &[&LITTLE[..], &allow].concat(), &LITTLE);
+    let greedy = connect(&pair);
+    (&greedy).write_all(b"g").unwrap();
+    let clients = [(); 3].map(|()| associate(pair.socks));
+    let target: Target = at.to_string().parse().unwrap();
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| while read_slowly(&greedy).is_ok_and(|len| len > 0) {});
+        let exchanges = clients.each_ref().map(|(_, relay)| {
+            let target = &target;
+            scope.spawn(move || {
+                let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+                client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+                let mut got = vec![0; 65_536];
+                for len in [10, 1000, 30_000] {
+                    let payload = vec![len as u8; len];
+                    let sent = datagrams::for_client(target, &payload);
+                    // They may be lost, as datagrams are.
+                    wait_until("it is answered", || {
+                        client.send_to(&sent, relay).unwrap();
+                        client.recv(&mut got).is_ok_and(|got_len| got_len == sent.len())
+                    });
+                    assert_eq!(datagrams::from_client(&got[..sent.len()]).unwrap().1, payload);
+                }
+            })
+        });
+        exchanges.into_iter().for_each(|exchange| exchange.join().unwrap());
+        greedy.shutdown(Shutdown::Both).unwrap();
+        reading.join().unwrap();
+    });
+    let [ingress, egress] = pair.statuses();
+    assert_eq!((ingress.streams.damaged, egress.streams.damaged), (0, 0));
 }
 
 /// Compresses so that blocks refer to earlier ones.

@@ -261,13 +261,23 @@ fn a_receiver_needs_some_memory() {
     }
 }
 
+/// Returns true if a process has a thread of this name.
+fn has_thread(process: &Process, name: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.0.id())).unwrap();
+    let mut names = tasks
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.any(|other| other.trim() == name)
+}
+
 /// Nothing is there if nothing came.
 #[test]
 fn a_transfer_without_a_byte_leaves_nothing() {
     let directory = Directory::new();
     let mut receiver = Receiver::start(&directory.0, &["file"]);
     let mut sender = Process(receiver.sender("-").stdin(Stdio::piped()).spawn().unwrap());
-    thread::sleep(Duration::from_millis(200));
+    // Once the receiver has accepted what was offered.
+    wait_until("it reads what it is to send", || has_thread(&sender, "dwell-read"));
     sender.signal(Signal::KILL);
     assert_eq!((receiver.end().0, sender.wait()), (1, -1));
     assert!(directory.names().is_empty());
