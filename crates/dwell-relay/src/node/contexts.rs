@@ -88,6 +88,13 @@ impl Limits {
         }
     }
 
+    /// Those that an offer of this end named. Without models it withdraws them for a while: what is under way with
+    /// them goes on, within what this end has for them.
+    fn offered(offer: &ContextOffer, models: Option<ModelOffer>) -> Self {
+        let &ContextOffer { contexts, ring_log, .. } = offer;
+        Self { contexts, ring_log, models: offer.models.or(models) }
+    }
+
     /// Returns the limits that both ends allow.
     fn and(self, offer: &ContextOffer) -> Self {
         let both = |(ours, theirs): (ModelOffer, ModelOffer)| ModelOffer {
@@ -138,7 +145,7 @@ pub(crate) struct Contexts {
     pub(crate) outgoing: Outgoing,
     pub(crate) bindings: Bindings,
     pub(crate) incoming: Incoming,
-    /// The limits that this end offers.
+    /// The limits that this end offers from now on; those of the present session are what its handshake offered.
     limits: Limits,
     /// The name of what it decodes with: random, and another one if it begins from nothing.
     incarnation: u64,
@@ -154,6 +161,8 @@ pub(crate) struct Contexts {
     pub(crate) flows: FlowHistories,
     /// The dictionary that this end offers to begin from.
     dictionary: Option<Arc<ContextDictionary>>,
+    /// The one that it offered before: a handshake may be under way with it.
+    dictionary_before: Option<Arc<ContextDictionary>>,
     /// The name of that which the peer has, once there was a session.
     their_dictionary: Option<Option<DictionaryName>>,
     /// The buffers of a job that came back, for the next one.
@@ -175,6 +184,7 @@ impl Contexts {
             overload: Overload::default(),
             flows: FlowHistories::new(0),
             dictionary: None,
+            dictionary_before: None,
             their_dictionary: None,
             spare: (Vec::new(), Vec::new()),
         }
@@ -209,7 +219,17 @@ impl Contexts {
 
     /// The configuration has this dictionary now: it holds from the next session on.
     pub(crate) fn set_dictionary(&mut self, dictionary: Option<Arc<ContextDictionary>>) {
-        self.dictionary = dictionary;
+        let name = |it: &Option<Arc<ContextDictionary>>| it.as_deref().map(name_of);
+        if name(&dictionary) != name(&self.dictionary) {
+            self.dictionary_before = std::mem::replace(&mut self.dictionary, dictionary);
+        }
+    }
+
+    /// Returns the dictionary of this name, if this end offered it of late.
+    fn dictionary_named(&self, name: Option<DictionaryName>) -> Option<Arc<ContextDictionary>> {
+        let here = [&self.dictionary, &self.dictionary_before];
+        let is_named = |it: &&Arc<ContextDictionary>| Some(name_of(it)) == name;
+        here.into_iter().flatten().find(is_named).cloned()
     }
 
     /// Returns the name of this end's dictionary, and that of the peer's if there was a session.
@@ -234,27 +254,36 @@ impl Contexts {
         }
     }
 
-    /// A session began, with a peer that offers this. True if the peer is another than in the session before:
-    /// restarted, or with another configuration.
-    pub(crate) fn begin_session(&mut self, now: Instant, offer: Option<&ContextOffer>) -> bool {
-        let ours = self.incarnation;
-        let theirs = offer.map(|offer| offer.incarnation);
-        let before = self.incarnations.replace((ours, theirs));
+    /// A session began, in whose handshake the ends named `offered`: this end, and the peer. True if the peer is another
+    /// than in the session before: restarted, or with another configuration.
+    ///
+    /// This end's configuration may have changed since: the peer sends by what it was sent.
+    pub(crate) fn begin_session(
+        &mut self,
+        now: Instant,
+        (ours, theirs): (&ContextOffer, Option<&ContextOffer>),
+    ) -> bool {
+        let incarnations = (ours.incarnation, theirs.map(|offer| offer.incarnation));
+        let before = self.incarnations.replace(incarnations);
         let is_same = before == self.incarnations;
-        let limits = offer.map(|offer| self.limits.and(offer));
+        let offered = Limits::offered(ours, self.limits.models);
+        let limits = theirs.map(|offer| offered.and(offer));
         self.outgoing.begin_session(now, limits, is_same);
-        self.outgoing.set_takes_alone(offer.is_some_and(|offer| offer.takes_alone));
-        self.outgoing.set_takes_predicted(offer.is_some_and(|offer| offer.takes_predicted));
-        self.incoming.begin_session(self.limits, is_same);
-        self.incoming.share(self.dictionary.clone());
-        let named = offer.and_then(|offer| offer.dictionary);
+        self.outgoing.set_takes_alone(theirs.is_some_and(|offer| offer.takes_alone));
+        self.outgoing.set_takes_predicted(theirs.is_some_and(|offer| offer.takes_predicted));
+        self.incoming.begin_session(offered, is_same);
+        self.incoming.share(self.dictionary_named(ours.dictionary));
+        let named = theirs.and_then(|offer| offer.dictionary);
         self.their_dictionary = Some(named);
         let is_shared = |it: &Arc<ContextDictionary>| Some(name_of(it)) == named;
         self.outgoing.share(self.dictionary.clone().filter(is_shared));
         if !is_same {
             self.bindings.clear();
         }
-        matches!((before, theirs), (Some((_, Some(before))), Some(now)) if before != now)
+        match (before, incarnations) {
+            (Some((_, Some(before))), (_, Some(now))) => before != now,
+            _ => false,
+        }
     }
 
     /// Returns true, and notes it, if it is time to look how batches are compressed.

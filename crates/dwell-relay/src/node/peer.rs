@@ -590,7 +590,9 @@ impl Peer {
         self.retransmit_buffer.clear();
         self.to_retransmit.clear();
         self.reorder.reset();
-        let is_another = self.contexts.begin_session(now, hello.contexts.as_ref());
+        // Of tests only offers none.
+        let ours = self.handshake.offered().contexts.unwrap_or(self.contexts.offer());
+        let is_another = self.contexts.begin_session(now, (&ours, hello.contexts.as_ref()));
         self.contexts.set_history(self.config.history);
         self.limit_retransmissions();
         self.refresh_deadlines();

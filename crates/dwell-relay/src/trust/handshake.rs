@@ -110,6 +110,15 @@ impl Handshake {
         }
     }
 
+    /// Returns what the peer was sent for the current session, in the handshake that made it: not what it would be
+    /// sent now.
+    pub(crate) fn offered(&self) -> &Offer {
+        match &self.0 {
+            Method::Psk(psk) => psk.offered(),
+            Method::Keyed(keyed) => keyed.offered(),
+        }
+    }
+
     /// True if datagrams are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
         match &self.0 {

@@ -80,6 +80,8 @@ pub(crate) enum Answer {
 /// A session that a responder has made, and its peer has not used yet.
 struct Next {
     session: Session,
+    /// What the peer was sent for it.
+    offered: Offer,
     /// What it is to be put into use with; nothing if it only opens what comes by it.
     hello: Option<Hello>,
     /// What the initiation says of the peer's clock, until the peer has proved that it was its own.
@@ -92,6 +94,8 @@ struct Attempt {
     state: Box<HandshakeState>,
     mac1: [u8; MAC_LEN],
     responses: u32,
+    /// What the peer was sent with it.
+    offered: Offer,
 }
 
 /// The keys of one pair of nodes.
@@ -105,6 +109,8 @@ pub(super) struct PairKeys {
 pub(super) struct Keyed {
     keys: PairKeys,
     offer: Offer,
+    /// The one that the current session was made with.
+    offered: Offer,
     random: RandomSource,
     own_mac1: hmac::Key,
     peer_mac1: hmac::Key,
@@ -148,6 +154,7 @@ impl Keyed {
             goes_first: *own > keys.peer,
             keys,
             offer,
+            offered: offer,
             random,
             current: None,
             previous: None,
@@ -185,6 +192,11 @@ impl Keyed {
     pub(super) fn forget(&mut self) {
         (self.current, self.previous, self.next, self.attempt) = (None, None, None, None);
         self.want();
+    }
+
+    /// See [`Handshake::offered`](super::Handshake::offered).
+    pub(super) fn offered(&self) -> &Offer {
+        &self.offered
     }
 
     /// See [`Handshake::set_offer`](super::Handshake::set_offer).
@@ -270,7 +282,8 @@ impl Keyed {
             None => [0; MAC_LEN],
         };
         out[end + MAC_LEN..end + 2 * MAC_LEN].copy_from_slice(&mac2);
-        self.attempt = Some(Attempt { index, state: Box::new(state), mac1, responses: 0 });
+        let (state, offered) = (Box::new(state), self.offer);
+        self.attempt = Some(Attempt { index, state, mac1, responses: 0, offered });
         Some(end + 2 * MAC_LEN)
     }
 
@@ -316,7 +329,8 @@ impl Keyed {
         self.tries_fast = if is_near { TRIES_FAST_KNOWN } else { TRIES_FAST };
         let (tag_in, tag_out) = (attempt.index as u8, response.sender as u8);
         let agreed = agreed(Role::Initiator, &mut attempt.state, tag_in, tag_out);
-        self.replace(now, Session::agreed(&agreed, now));
+        let offered = attempt.offered;
+        self.replace(now, Session::agreed(&agreed, now), offered);
         // If both asked at once there are two sessions, and both ends must choose the same one.
         if let Some(next) = self.next.as_mut().filter(|_| self.goes_first) {
             next.hello = None;
@@ -333,7 +347,8 @@ impl Keyed {
 
     /// Another session sends from now on. The keys of the one before have 180 s from here, even
     /// if it never carried a packet.
-    fn replace(&mut self, now: Instant, session: Session) {
+    fn replace(&mut self, now: Instant, session: Session, offered: Offer) {
+        self.offered = offered;
         if let Some(mut before) = self.current.replace(session) {
             before.carried(now);
             self.previous = Some(before);
@@ -344,6 +359,10 @@ impl Keyed {
         self.attempt = None;
         self.wanted = false;
         self.initial_at = now + RETRY_NS;
+        // What is offered may have changed since this session was asked for, or answered.
+        if self.offered != self.offer {
+            self.want();
+        }
     }
 
     /// Answers an initiation of the peer: `state` has read it, `payload` is what it said, `unix_ns` the time in
@@ -369,7 +388,8 @@ impl Keyed {
         };
         let clock = PeerClock::of(time, self.peer_time, unix_ns);
         (self.peer_time, self.answered_at) = (time, Some(now));
-        self.next = Some(Next { session, hello: Some(hello), clock: Some(clock) });
+        let offered = self.offer;
+        self.next = Some(Next { session, offered, hello: Some(hello), clock: Some(clock) });
         Answer::Written(len)
     }
 
@@ -447,8 +467,8 @@ impl Keyed {
 
     /// The peer uses the next session, so it has it: now we do, too.
     fn promote(&mut self, now: Instant) {
-        let Some(Next { session, .. }) = self.next.take() else { return };
-        self.replace(now, session);
+        let Some(Next { session, offered, .. }) = self.next.take() else { return };
+        self.replace(now, session, offered);
         self.settled(now);
     }
 }

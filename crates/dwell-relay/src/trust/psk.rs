@@ -85,6 +85,11 @@ pub(super) struct Psk {
     offer: Offer,
     /// For the next session; used for one only.
     salt: [u8; 16],
+    /// What was sent with this salt, if it was: with each salt the peer is sent one offer only, so that it is
+    /// known which one a session was made with.
+    of_salt: Option<Offer>,
+    /// The offer that the current session was made with.
+    offered: Offer,
     random: RandomSource,
     current: Option<Session>,
     previous: Option<Session>,
@@ -113,6 +118,8 @@ impl Psk {
             shared,
             offer,
             salt,
+            of_salt: None,
+            offered: offer,
             answers: Answers::new(&mut random),
             random,
             current: None,
@@ -120,6 +127,11 @@ impl Psk {
             initial_at: Instant::ZERO,
             wanted: true,
         }
+    }
+
+    /// See [`Handshake::offered`](super::Handshake::offered).
+    pub(super) fn offered(&self) -> &Offer {
+        &self.offered
     }
 
     /// See [`Handshake::set_offer`](super::Handshake::set_offer).
@@ -166,7 +178,7 @@ impl Psk {
             return None;
         }
         self.initial_at = now + RETRY_NS;
-        Some(self.write([0; 16], self.salt, 0, out))
+        Some(self.write_next([0; 16], out))
     }
 
     /// Opens a data datagram with the session that it is of.
@@ -207,7 +219,7 @@ impl Psk {
         let (mine, theirs) = session.salts();
         self.answers
             .may_answer(now, From::Peer, theirs)
-            .then(|| self.write(theirs, mine, HELLO_FINAL, out))
+            .then(|| self.write_final(theirs, mine, out))
     }
 
     /// Takes in a hello (`body` behind the nonce, opened in place), and writes the answer if
@@ -226,7 +238,7 @@ impl Psk {
         let is_final = hello.flags & HELLO_FINAL != 0;
         if hello.echo == self.salt {
             let mine = self.install(now, hello.salt);
-            let len = if is_final { 0 } else { self.write(hello.salt, mine, HELLO_FINAL, out) };
+            let len = if is_final { 0 } else { self.write_final(hello.salt, mine, out) };
             return (HelloOutcome::Installed(hello), len);
         }
         if is_final || !self.answers.may_answer(now, from, hello.salt) {
@@ -234,9 +246,9 @@ impl Psk {
         }
         let known = self.current.as_ref().is_some_and(|s| s.salts() == (hello.echo, hello.salt));
         let len = if known {
-            self.write(hello.salt, hello.echo, HELLO_FINAL, out)
+            self.write_final(hello.salt, hello.echo, out)
         } else {
-            self.write(hello.salt, self.salt, 0, out)
+            self.write_next(hello.salt, out)
         };
         (HelloOutcome::Known(hello), len)
     }
@@ -266,20 +278,38 @@ impl Psk {
         let session = Session::new(key, mine, theirs);
         self.previous = self.current.replace(session);
         (self.random)(&mut self.salt);
-        self.wanted = false;
+        self.offered = self.of_salt.take().unwrap_or(self.offer);
+        // What is offered may have changed since the peer was sent this salt.
+        self.wanted = self.offered != self.offer;
         self.initial_at = now + RETRY_NS;
         mine
     }
 
+    /// Writes a hello for the next session, with the offer that the peer was sent for it before, if it was.
+    fn write_next(&mut self, echo: [u8; 16], out: &mut [u8; HELLO_LEN_MAX]) -> usize {
+        let offer = *self.of_salt.get_or_insert(self.offer);
+        self.write((echo, self.salt), offer, 0, out)
+    }
+
+    /// Writes the final hello of the current session.
+    fn write_final(
+        &mut self,
+        theirs: [u8; 16],
+        mine: [u8; 16],
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> usize {
+        self.write((theirs, mine), self.offered, HELLO_FINAL, out)
+    }
+
     fn write(
         &mut self,
-        echo: [u8; 16],
-        salt: [u8; 16],
+        (echo, salt): ([u8; 16], [u8; 16]),
+        offer: Offer,
         flags: u16,
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> usize {
-        let Offer { datagram_max, codecs, contexts, .. } = self.offer;
-        let flags = flags | self.offer.flags();
+        let Offer { datagram_max, codecs, contexts, .. } = offer;
+        let flags = flags | offer.flags();
         let body = Hello { salt, echo, datagram_max, codecs, flags, contexts }.encode();
         let Some(key) = &self.hello_key else {
             out[0] = Kind::HelloPlain.first_byte();

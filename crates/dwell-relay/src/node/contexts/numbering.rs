@@ -174,7 +174,8 @@ mod tests {
     fn bound(now: Instant) -> Contexts {
         let mut contexts = Contexts::new(LIMITS, 1);
         let offer = ContextOffer { incarnation: 2, ..contexts.offer() };
-        contexts.begin_session(Instant::ZERO, Some(&offer));
+        let ours = contexts.offer();
+        contexts.begin_session(Instant::ZERO, (&ours, Some(&offer)));
         let coder = Coder { zstd: ContextSpec { level: 1, window_log: 15 }, model: None };
         let wanted = Wanted { coder, picks: false, memory_log: 20 };
         let entered = contexts.outgoing.enter(now, 1, wanted).expect("a context");

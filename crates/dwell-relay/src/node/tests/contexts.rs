@@ -3,6 +3,7 @@
 mod alone;
 mod changes;
 mod dictionary;
+mod limits;
 
 use std::sync::Arc;
 

@@ -25,10 +25,19 @@ pub(super) fn keyed(end: usize, rate: &str, scheme: &str) -> Config {
 }
 
 pub(super) fn with_keys(end: usize, own: u8, peer: u8, rate: &str, scheme: &str) -> Config {
+    with_keys_of(end, (own, peer), rate, &format!("scheme = \"{scheme}\"\ncodec = \"lz4\""))
+}
+
+/// The same with other lines for the peer.
+pub(super) fn keyed_of(end: usize, rate: &str, lines: &str) -> Config {
+    with_keys_of(end, (KEYS[end], KEYS[1 - end]), rate, lines)
+}
+
+fn with_keys_of(end: usize, (own, peer): (u8, u8), rate: &str, lines: &str) -> Config {
     let text = format!(
         "[node]\naddresses = [\"10.{number}.0.1/16\"]\nprivate_key_file = \"{own}\"\n[[peer]]\n\
          name = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefix}]\n\
-         public_key = \"{peer}\"\nrate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"lz4\"\n",
+         public_key = \"{peer}\"\nrate = \"{rate}\"\n{lines}\n",
         number = end + 1,
         own = char::from(own),
         peer = public_key(&secret(peer)).expect("a key"),

@@ -156,7 +156,7 @@ fn contexts_can_be_switched_off_while_they_are_used() {
     assert_eq!(lost_of_thousand(&net), 0);
 }
 
-fn virtual_timers(
+pub(super) fn virtual_timers(
     end: &mut End,
     now: dwell_base::Instant,
     out: &mut dwell_testkit::virtual_net::Outbox,
