@@ -10,6 +10,7 @@
 
 mod allowance;
 mod arrivals;
+mod before;
 mod bottleneck;
 mod classes;
 mod clocks;

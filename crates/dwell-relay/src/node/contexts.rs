@@ -151,6 +151,8 @@ pub(crate) struct Contexts {
     incarnation: u64,
     /// Those of both ends in the latest session.
     incarnations: Option<(u64, Option<u64>)>,
+    /// They go on from the session before.
+    goes_on: bool,
     /// When they had to begin again though nothing else did.
     began_again_at: Option<Instant>,
     choice: Choice,
@@ -178,6 +180,7 @@ impl Contexts {
             limits,
             incarnation,
             incarnations: None,
+            goes_on: false,
             began_again_at: None,
             choice: Choice::default(),
             looked_at: Instant::ZERO,
@@ -266,6 +269,7 @@ impl Contexts {
         let incarnations = (ours.incarnation, theirs.map(|offer| offer.incarnation));
         let before = self.incarnations.replace(incarnations);
         let is_same = before == self.incarnations;
+        self.goes_on = is_same;
         let offered = Limits::offered(ours, self.limits.models);
         let limits = theirs.map(|offer| offered.and(offer));
         self.outgoing.begin_session(now, limits, is_same);
@@ -284,6 +288,11 @@ impl Contexts {
             (Some((_, Some(before))), (_, Some(now))) => before != now,
             _ => false,
         }
+    }
+
+    /// Returns true if both ends go on with the contexts of the session before.
+    pub(in crate::node) fn goes_on(&self) -> bool {
+        self.goes_on
     }
 
     /// Returns true, and notes it, if it is time to look how batches are compressed.

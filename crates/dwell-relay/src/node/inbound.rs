@@ -179,6 +179,9 @@ impl Node {
         };
         let Some(number) = number else {
             let is_new = resent.is_none_or(|low| peer.handshake.accept_resent(header, low));
+            if opened.previous {
+                self.came_before(env, now, index, (header, body));
+            }
             let part = if is_new { Part::All } else { Part::Control };
             self.records(env, now, index, (body, None), part);
             return;
@@ -229,7 +232,14 @@ impl Node {
         }
     }
 
-    /// The present session ends, or a new one takes its place: what came by it is handed on.
+    /// A new session takes the place of the present one: what came by that is handed on. What is missing of it
+    /// may yet come.
+    pub(super) fn stop_waiting(&mut self, env: &mut impl Env, now: Instant, index: usize) {
+        self.peers[index].reorder.stop_waiting();
+        self.hand_on(env, now, index);
+    }
+
+    /// The present session ends: what came by it is handed on.
     pub(super) fn release(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         self.peers[index].reorder.release();
         self.hand_on(env, now, index);

@@ -9,6 +9,7 @@ use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::{Cookie, DataHeader, Hello, Initiation, Response};
 
 use super::Node;
+use super::before::mark_end;
 use super::diagnosis::Foreign;
 use super::env::{Destination, Env, NodeEvent};
 use super::outbound::probe;
@@ -144,11 +145,12 @@ impl Node {
         source: SocketAddr,
         hello: &Hello,
     ) {
-        self.release(env, now, index);
+        self.stop_waiting(env, now, index);
         self.moved(env, now, index, source);
         let peer = &mut self.peers[index];
         let was_up = peer.state == PeerState::Up;
         let connected = peer.connected(now, hello);
+        mark_end(peer, index, env, now);
         if connected.is_codec_refused {
             env.event(NodeEvent::CodecRefused(index));
         }
@@ -202,7 +204,7 @@ impl Node {
             let copy = &mut self.scratch[..len];
             copy.copy_from_slice(datagram);
             let Ok(opened) = peer.handshake.open(now, header, copy) else { continue };
-            let Opened { body, current, newest, began, clock } = opened;
+            let Opened { body, current, previous, newest, began, clock } = opened;
             let body_end = DATA_HEADER_LEN + body.len();
             datagram[DATA_HEADER_LEN..body_end].copy_from_slice(body);
             if let Some(hello) = &began {
@@ -225,7 +227,7 @@ impl Node {
                 now,
                 index,
                 header,
-                &Opened { body, current, newest, began: None, clock: None },
+                &Opened { body, current, previous, newest, began: None, clock: None },
             );
             return;
         }

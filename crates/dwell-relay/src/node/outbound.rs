@@ -248,6 +248,7 @@ impl Node {
             peer.take_up_scheme();
         }
         self.chase_missing(env, now, index);
+        self.tend_before(env, now, index);
         self.tend_contexts(env, now, index);
         self.probe_path(env, now, index);
         self.watch_delivery(env, now, index);
@@ -319,6 +320,7 @@ impl Node {
         let peer = &mut self.peers[index];
         peer.handshake.forget();
         peer.reports.end_session();
+        peer.before = None;
         peer.retransmit_buffer.clear();
         peer.to_retransmit.clear();
         clear((peer, index), &mut self.store, &mut self.flow_watch, env.now());

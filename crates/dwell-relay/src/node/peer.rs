@@ -20,6 +20,7 @@ use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::record::carried_record_len;
 use dwell_wire::{Arrivals, Carried, ContextOffer, Control, Hello, Report, Unit};
 
+use super::before::Before;
 use super::bottleneck::{Bottleneck, LinkReport};
 use super::classes::Classes;
 use super::clocks::Changes;
@@ -142,6 +143,8 @@ pub(crate) struct Peer {
     pub(crate) retransmit_buffer: RetransmitBuffer,
     /// Those of them that the peer misses and the link has not taken yet.
     pub(crate) to_retransmit: Awaited,
+    /// What is yet to come, or to be sent again, of the session before.
+    pub(super) before: Option<Box<Before>>,
     /// The last datagram, if it may be missed without anybody noticing.
     pub(crate) tail: Tail,
     pub(crate) reorder: ReorderBuffer,
@@ -217,6 +220,7 @@ impl Peer {
             retransmit_buffer: RetransmitBuffer::default(),
             tail: Tail::default(),
             to_retransmit: Awaited::default(),
+            before: None,
             reorder: ReorderBuffer::default(),
             rx: RxStatus::default(),
             turn: Turn::default(),
@@ -587,12 +591,13 @@ impl Peer {
         self.hello = Some(*hello);
         self.reassembly.begin();
         self.turn.end_session();
-        self.retransmit_buffer.clear();
-        self.to_retransmit.clear();
-        self.reorder.reset();
+        let sent = std::mem::take(&mut self.retransmit_buffer);
+        let awaited = std::mem::take(&mut self.to_retransmit);
+        let came = self.reorder.begin_session();
         // Of tests only offers none.
         let ours = self.handshake.offered().contexts.unwrap_or(self.contexts.offer());
         let is_another = self.contexts.begin_session(now, (&ours, hello.contexts.as_ref()));
+        self.keep_before(now, (sent, awaited), came);
         self.contexts.set_history(self.config.history);
         self.limit_retransmissions();
         self.refresh_deadlines();

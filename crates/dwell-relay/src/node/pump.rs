@@ -6,6 +6,7 @@ use dwell_policy::method::Slowdown;
 use dwell_policy::{Action, CpuLimit, DropReason, Event, Job, LinkState, PacketId, Select};
 
 use super::Node;
+use super::before::send_missing_before;
 use super::compress::{Scratch, compress};
 use super::env::Env;
 use super::flow_watch::FlowWatch;
@@ -35,6 +36,10 @@ impl Node {
             peer.forget_old_bottleneck(env.now());
         }
         peer.pacer.begin();
+        if peer.owes_before() {
+            let now = env.now();
+            send_missing_before(peer, index, env, now);
+        }
         if !peer.to_retransmit.is_empty() {
             let now = env.now();
             send_missing(peer, index, env, now);
@@ -173,6 +178,7 @@ fn link_state(
     let pacer = &peer.pacer;
     // What is sent again goes before all that waits.
     let again_bytes = peer.to_retransmit.bytes().min(peer.retransmit_buffer.budget_bytes());
+    let again_bytes = again_bytes + peer.before.as_ref().map_or(0, |before| before.again_bytes());
     LinkState {
         rate: pacer.rate(),
         burst_bytes: pacer.at_once_bytes(),

@@ -135,10 +135,25 @@ impl ReorderBuffer {
         self.missing.clear();
     }
 
-    /// A new session begins.
-    pub(crate) fn reset(&mut self) {
+    /// Nothing waits for what is missing any more: [`Self::ready`] gives all that is held. It may yet come.
+    pub(crate) fn stop_waiting(&mut self) {
+        self.missing.values_mut().for_each(|miss| miss.awaited = false);
+    }
+
+    /// A new session begins. Returns what is known of the one before.
+    pub(crate) fn begin_session(&mut self) -> Self {
         let Self { counts, reorders_until, .. } = *self;
-        *self = Self { counts, reorders_until, ..Self::default() };
+        let next = Self { counts, reorders_until, ..Self::default() };
+        let before = std::mem::replace(self, next);
+        Self { counts: ReorderCounts::default(), ..before }
+    }
+
+    /// Adds what became of datagrams of the session before.
+    pub(crate) fn count(&mut self, before: &mut Self) {
+        let ReorderCounts { recovered, given_up, needless } = std::mem::take(&mut before.counts);
+        self.counts.recovered += recovered;
+        self.counts.given_up += given_up;
+        self.counts.needless += needless;
     }
 
     /// The peer said that it keeps what it sends. What was missing before, perhaps because this
@@ -177,6 +192,11 @@ impl ReorderBuffer {
         if self.missing.remove(&number).is_some() {
             self.reorders_until = now + REORDERS_NS;
         }
+    }
+
+    /// Returns true if any datagram is missing, and may yet come.
+    pub(crate) fn is_missing_any(&self) -> bool {
+        self.active && !self.missing.is_empty()
     }
 
     /// Returns true if a datagram is missing, and may yet come, up to this one.
@@ -475,8 +495,26 @@ mod tests {
         let mut out = Vec::new();
         drain(&mut order, &mut out);
         assert_eq!((out, order.counts.given_up, order.held_bytes), (vec![2, 5], 3, 0));
-        order.reset();
+        order.begin_session();
         assert_eq!(order.counts.given_up, 3);
+    }
+
+    #[test]
+    fn what_is_missing_of_a_session_is_asked_for_after_it() {
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 2), [0; 0]);
+        order.stop_waiting();
+        let mut out = Vec::new();
+        drain(&mut order, &mut out);
+        assert_eq!(out, [2], "nothing waits");
+        let mut before = order.begin_session();
+        assert!(before.is_missing_any() && !order.is_missing_any());
+        let asked = before.ask(at(3), WAITS).expect("it is missing yet");
+        assert_eq!(asked.iter().collect::<Vec<_>>(), [1]);
+        assert_eq!(before.resent(1, &[]), Some(true));
+        order.count(&mut before);
+        assert_eq!((order.counts.recovered, before.counts.recovered), (1, 0));
+        assert!(!before.is_missing_any());
     }
 
     #[test]

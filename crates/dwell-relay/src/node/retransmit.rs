@@ -149,6 +149,11 @@ impl RetransmitBuffer {
         Some(self.bodies.get(datagram.body))
     }
 
+    /// Returns true if nothing is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
     /// The bytes that may be sent again at present.
     pub(crate) fn budget_bytes(&self) -> u64 {
         self.budget_bytes as u64

@@ -58,6 +58,8 @@ pub(crate) struct Opened<'a> {
     pub(crate) body: &'a mut [u8],
     /// It is of the present session, not of the one before.
     pub(crate) current: bool,
+    /// It is of the one before.
+    pub(crate) previous: bool,
     /// No later one of the session came before it.
     pub(crate) newest: bool,
     /// It is the first of its session, and proves that the peer has it.
@@ -68,7 +70,11 @@ pub(crate) struct Opened<'a> {
 
 impl<'a> Opened<'a> {
     pub(super) fn current((body, newest): (&'a mut [u8], bool)) -> Self {
-        Self { body, current: true, newest, began: None, clock: None }
+        Self { body, current: true, previous: false, newest, began: None, clock: None }
+    }
+
+    pub(super) fn previous((body, _): (&'a mut [u8], bool)) -> Self {
+        Self { body, current: false, previous: true, newest: false, began: None, clock: None }
     }
 }
 
@@ -140,6 +146,14 @@ impl Handshake {
         match &self.0 {
             Method::Psk(psk) => psk.current(),
             Method::Keyed(keyed) => keyed.current(),
+        }
+    }
+
+    /// The session before it, while something of that may be on its way: to send by it what its numbers are about.
+    pub(crate) fn previous(&mut self) -> Option<&mut Session> {
+        match &mut self.0 {
+            Method::Psk(psk) => psk.previous(),
+            Method::Keyed(keyed) => keyed.previous(),
         }
     }
 

@@ -185,6 +185,10 @@ impl Keyed {
         self.current.as_mut()
     }
 
+    pub(super) fn previous(&mut self) -> Option<&mut Session> {
+        self.previous.as_mut()
+    }
+
     pub(super) fn current(&self) -> Option<&Session> {
         self.current.as_ref()
     }
@@ -451,8 +455,7 @@ impl Keyed {
             return session.open(header, datagram).map(Opened::current);
         }
         if let Some(session) = self.previous.as_mut().filter(named) {
-            let (body, _) = session.open(header, datagram)?;
-            return Ok(Opened { body, current: false, newest: false, began: None, clock: None });
+            return session.open(header, datagram).map(Opened::previous);
         }
         let next = self.next.as_mut().filter(|next| next.session.tag_in() == header.session);
         let next = next.ok_or(OpenError::Session)?;
@@ -462,7 +465,7 @@ impl Keyed {
         if began.is_some() {
             self.promote(now);
         }
-        Ok(Opened { body, current: began.is_some(), newest, began, clock })
+        Ok(Opened { body, current: began.is_some(), previous: false, newest, began, clock })
     }
 
     /// The peer uses the next session, so it has it: now we do, too.

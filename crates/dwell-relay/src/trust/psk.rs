@@ -150,6 +150,11 @@ impl Psk {
         self.current.as_mut()
     }
 
+    /// The session before.
+    pub(super) fn previous(&mut self) -> Option<&mut Session> {
+        self.previous.as_mut()
+    }
+
     /// The same, to look at.
     pub(crate) fn current(&self) -> Option<&Session> {
         self.current.as_ref()
@@ -194,10 +199,7 @@ impl Psk {
             (Some(current), _) if current.tag_in() == header.session => {
                 current.open(header, datagram).map(Opened::current)
             }
-            (_, Some(previous)) => {
-                let (body, _) = previous.open(header, datagram)?;
-                Ok(Opened { body, current: false, newest: false, began: None, clock: None })
-            }
+            (_, Some(previous)) => previous.open(header, datagram).map(Opened::previous),
             _ => Err(OpenError::Session),
         }
     }

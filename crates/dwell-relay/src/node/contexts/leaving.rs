@@ -9,6 +9,7 @@ use super::decode_job::DecodeJob;
 use super::incoming::{GapWaits, Held, Opened, Origin, Taken};
 use super::overload::Verdict;
 use crate::node::Node;
+use crate::node::before::is_missing;
 use crate::node::env::Env;
 use crate::node::link::send_controls;
 use crate::node::peer::Peer;
@@ -270,8 +271,8 @@ impl Node {
     fn report_contexts(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         let waits = GapWaits::of(peer.rtt_ns);
-        let reorder = &peer.reorder;
-        let is_missing = |datagram| reorder.is_missing_before(datagram);
+        let (reorder, before) = (&peer.reorder, &peer.before);
+        let is_missing = |datagram| is_missing((reorder, before), datagram);
         // What came and waits for the peer's turn may hold what is missing.
         if !peer.turn.is_behind() {
             peer.contexts.incoming.expire(now, waits, is_missing);

@@ -64,7 +64,7 @@ impl Peer {
         let ready_at = self.pacer.ready_at();
         // While others wait, what was lost with its context comes after them.
         let is_lost = self.contexts.outgoing.has_lost() && self.port.is_empty();
-        let is_again = is_lost || !self.to_retransmit.is_empty();
+        let is_again = is_lost || !self.to_retransmit.is_empty() || self.owes_before();
         let again = if is_again { ready_at } else { Instant::FAR_FUTURE };
         // Either the link can't take a frame yet, or what waits is held back.
         let frame_at = self.held_until.unwrap_or(ready_at);
@@ -84,8 +84,9 @@ impl Peer {
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
             at = at.min(self.measure_at()).min(self.reorder.deadline(self.waits()));
-            let is_missing = |datagram| self.reorder.is_missing_before(datagram);
+            let is_missing = |datagram| self.is_missing(datagram);
             at = at.min(self.contexts.incoming.deadline(GapWaits::of(self.rtt_ns), is_missing));
+            at = at.min(self.before_at());
             at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
             at = at.min(self.tail_at());
         }

@@ -4,6 +4,7 @@ mod alone;
 mod changes;
 mod dictionary;
 mod limits;
+mod rekey;
 
 use std::sync::Arc;
 

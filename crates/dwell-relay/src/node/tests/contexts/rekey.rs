@@ -1,0 +1,71 @@
+//! New keys on paths that lose some: what was lost in the last round trip of a session comes again after it.
+
+use super::super::keys::keyed_of;
+use super::*;
+
+const RUNNING: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"\nhistory = \"host-pair\"\n\
+                       history_mode = \"running\"";
+
+/// Of both directions together.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    sessions: u64,
+    lost_generations: u64,
+    /// Packets that did not come, of a million.
+    lost_ppm: u64,
+    /// The longest that a packet took.
+    longest_ns: u64,
+}
+
+/// Batches flow for so long over a path of 10 Mbit/s that loses one datagram of a hundred, and keys are renewed so often.
+fn run_renewing(
+    has_keys: bool,
+    delay_ms: u64,
+    (for_ms, every_ms): (u64, u64),
+    seed: u64,
+) -> Outcome {
+    let link = good_link().with_delay_ns(delay_ms * MILLI_NS).with_loss(0.01);
+    let configs = [0, 1].map(|side| match has_keys {
+        true => keyed_of(side, NINE_MBIT, RUNNING),
+        false => config_of(side, true, NINE_MBIT, RUNNING),
+    });
+    let mut net = Net::new(&configs, &link, seed);
+    net.set_traffic(TEXT);
+    net.run_to(10_000);
+    net.start_sources(10_000, 2 * for_ms, 500 * MICRO_NS);
+    let mut sessions = 0;
+    for ms in (12_000..10_000 + for_ms).step_by(every_ms as usize) {
+        net.run_to(ms);
+        sessions += 1;
+        net.net.with_node(net.ends[(sessions % 2) as usize], |end, now, out| {
+            end.node.peers[0].handshake.renew();
+            changes::virtual_timers(end, now, out);
+        });
+    }
+    net.run_to(10_000 + for_ms + 6_000);
+    assert_sound(&net);
+    let lost_generations = peers(&net).iter().map(|peer| peer.rx.contexts.lost_generations).sum();
+    let made: usize = [0, 1].iter().map(|&side| net.end(side).made.len()).sum();
+    let came: usize = [0, 1].iter().map(|&side| net.end(side).env.delivered.len()).sum();
+    let longest = [0, 1].map(|side| net.delays_ns(side, 0..=u16::MAX).1);
+    let lost_ppm = (made - came) as u64 * 1_000_000 / made as u64;
+    Outcome { sessions, lost_generations, lost_ppm, longest_ns: longest[0].max(longest[1]) }
+}
+
+/// A generation ends with new keys no more often than without them.
+#[test]
+fn generations_outlive_new_keys_on_paths_that_lose_some() {
+    for (has_keys, delay_ms, times) in
+        [(false, 20, (30_000, 500)), (true, 20, (30_000, 1_000)), (false, 300, (40_000, 2_000))]
+    {
+        let renewing = run_renewing(has_keys, delay_ms, times, 3);
+        let without = run_renewing(has_keys, delay_ms, (times.0, 1_000_000), 3);
+        assert!(renewing.sessions >= 14, "{renewing:?}");
+        let most = without.lost_generations + renewing.sessions / 10;
+        assert!(renewing.lost_generations <= most, "{delay_ms} ms: {renewing:?}, {without:?}");
+        // What is lost with a generation is compressed again; nobody waits longer than without new keys.
+        assert!(renewing.lost_ppm <= without.lost_ppm + 100, "{renewing:?}, {without:?}");
+        let longest_ns = without.longest_ns + 4 * delay_ms * MILLI_NS;
+        assert!(renewing.longest_ns <= longest_ns, "{renewing:?}, {without:?}");
+    }
+}
