@@ -286,6 +286,9 @@ impl Context {
             // Where nothing waits for what is missing, a report may be of before another came.
             let least = if self.present.is_alone() { self.confirmed_offset } else { 0 };
             (self.confirmed_offset, self.base_failed) = (report.ring_offset.max(least), false);
+        } else if report.is_empty && report.ring_offset >= self.present.base.offset.max(1) {
+            // It had begun there, and was given up for others: what it began from is as good as before.
+            self.base_failed = false;
         } else if report.is_lost && self.ended.is_none() {
             // It did not begin there. That its beginning was lost is likelier than that the peer does
             // not have what it once had; but not twice.

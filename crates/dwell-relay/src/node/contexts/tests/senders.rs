@@ -144,6 +144,32 @@ fn what_was_idle_for_long_begins_from_the_dictionary_again() {
     assert_eq!(pair.delivered.len(), 3);
 }
 
+/// A peer that is short of memory gives a context up again and again, and now and then the start of the next
+/// generation is lost: the dictionary is as good as it was.
+#[test]
+fn a_context_that_is_given_up_again_and_again_begins_from_the_dictionary() {
+    let mut pair = Pair::new(16);
+    pair.outgoing.share(Some(dictionary()));
+    pair.incoming.share(Some(dictionary()));
+    for turn in 0..8 {
+        pair.now = pair.now + 2 * SECOND_NS;
+        let sent = pair.batch(0).expect("a context");
+        assert!(is_of_dictionary(&sent), "{turn}: {:?}", base_of(&sent));
+        if turn == 3 {
+            // Its start is lost: one that came later says so.
+            let later = pair.batch(0).expect("a context");
+            pair.come(&later);
+            pair.now = pair.now + 3 * SECOND_NS;
+        } else {
+            pair.come(&sent);
+            pair.incoming.evict(0);
+        }
+        pair.tend(0.0);
+        assert_eq!(pair.outgoing.status().generations["lost"], turn, "it is known");
+    }
+    assert_eq!(pair.delivered.len(), 7);
+}
+
 #[test]
 fn a_peer_that_lets_every_generation_end_gets_few() {
     let mut pair = Pair::new(5);
