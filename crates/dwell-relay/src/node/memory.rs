@@ -112,6 +112,7 @@ impl Node {
         self.history.is_short = self.history.total() > enough;
         for peer in &mut self.peers {
             peer.contexts.outgoing.is_short_of_memory = self.history.is_short;
+            peer.contexts.incoming.is_short_of_memory = self.history.is_short;
         }
     }
 

@@ -9,8 +9,8 @@
 
 use std::collections::VecDeque;
 
-use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate};
 use dwell_codec::ContextEncoder;
 use dwell_wire::block::BlockPackets;
 use dwell_wire::{Headers, PacketInfo, columnar};
@@ -19,18 +19,30 @@ use crate::node::env::Env;
 use crate::node::store::InContext;
 use crate::node::{LEN_MAX, Node};
 
-/// Bytes of batches of one context that are remembered: the latest.
-const BYTES_MAX: usize = 256 << 10;
-/// The number of them.
-const BATCHES_MAX: usize = 1_024;
-/// Bytes of batches of all contexts of a peer that were lost and wait to be encoded again: the latest.
-const LOST_BYTES_MAX: usize = 1 << 20;
+/// Bytes of batches of all contexts of a peer that are remembered, the latest of each, and as many that were lost and
+/// wait to be encoded again: what can be on its way, within these.
+const BYTES_MIN: usize = 1 << 20;
+const BYTES_MAX: usize = 16 << 20;
+/// Until it is known what came of a batch the link carries others for so many round trips, and so much longer, ...
+const ROUND_TRIPS: u64 = 3;
+const MARGIN_NS: u64 = 100 * MILLI_NS;
+/// ... and what becomes a quarter of itself is as much more before.
+const RATIO: u64 = 4;
+/// The number of batches of one context: no more have numbers that the peer can tell from others.
+const BATCHES_MAX: usize = 1 << 14;
 /// They do so while the link needs less time than this for what waits already, ...
 const BACKLOG_NS: u64 = 20 * MILLI_NS;
 /// ... and at most so many at once.
 const AT_ONCE_MAX: usize = 8;
 /// Nobody waits any more for what was sent longer ago than a round trip and this.
 const OLD_NS: u64 = 2 * SECOND_NS;
+
+/// Returns how many bytes of batches are remembered for a link of this rate to a peer with this round trip.
+pub(super) fn remembered_bytes(rate: Option<Rate>, rtt_ns: Option<u64>) -> usize {
+    let for_ns = rtt_ns.unwrap_or(0).saturating_mul(ROUND_TRIPS).saturating_add(MARGIN_NS);
+    let carried = rate.map_or(0, |rate| rate.bytes_in_ns(for_ns)).saturating_mul(RATIO);
+    usize::try_from(carried).unwrap_or(BYTES_MAX).clamp(BYTES_MIN, BYTES_MAX)
+}
 
 /// Which packets of a batch were lost before, by their places in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +102,20 @@ impl Originals {
         let original = Original { offset, len, is_columnar, packets, written_at: now, again };
         self.bytes += original.cost();
         self.batches.push_back(original);
-        while self.bytes > BYTES_MAX || self.batches.len() > BATCHES_MAX {
+        if self.batches.len() > BATCHES_MAX {
+            self.forget_first();
+        }
+    }
+
+    /// Returns the bytes of all batches.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets the oldest batches until they are by so many bytes fewer, or there are none.
+    pub(super) fn forget_bytes(&mut self, bytes: usize) {
+        let least = self.bytes.saturating_sub(bytes);
+        while self.bytes > least {
             self.forget_first();
         }
     }
@@ -175,14 +200,30 @@ impl LostBatch {
 pub(super) struct LostBatches {
     batches: VecDeque<LostBatch>,
     bytes: usize,
+    /// See [`remembered_bytes`].
+    bytes_max: usize,
 }
 
 impl LostBatches {
+    pub(super) fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// Returns how many bytes may be remembered, and how many may wait.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max.max(BYTES_MIN)
+    }
+
+    /// Returns the bytes that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Puts one behind the others. If there are too many, the oldest are lost for good.
     pub(super) fn push(&mut self, batch: LostBatch) {
         self.bytes += batch.bytes.len();
         self.batches.push_back(batch);
-        while self.bytes > LOST_BYTES_MAX {
+        while self.bytes > self.bytes_max() {
             self.pop();
         }
     }

@@ -9,6 +9,7 @@
 //! hole in what later generations can refer to.
 
 mod held;
+mod pace;
 mod receiver;
 
 use std::collections::BTreeMap;
@@ -28,13 +29,19 @@ use super::decoding::Decoding;
 use crate::node::allowance::Allowance;
 use crate::node::memory::LeastRecent;
 pub(crate) use held::Held;
+use pace::Pace;
 pub(crate) use receiver::Opened;
 use receiver::{Here, Receiver};
 
-/// Bytes of records of all contexts of a peer that wait for one that is missing.
-const HELD_BYTES_MAX: usize = 4 << 20;
-/// The number of them.
-const HELD_MAX: usize = 8_192;
+/// Bytes of records of all contexts of a peer that wait for one that is missing: so many in any case, and what comes
+/// while it is asked for a few times, up to so many, if the node has memory for it.
+const HELD_BYTES_MIN: usize = 4 << 20;
+const HELD_BYTES_MAX: usize = 32 << 20;
+/// That takes so many round trips, and so much longer.
+const HELD_ROUND_TRIPS: u64 = 3;
+const HELD_MARGIN_NS: u64 = 200 * MILLI_NS;
+/// The number of them: no more have numbers that can be told from others.
+const HELD_MAX: usize = 1 << 14;
 /// The cost of each beside its bytes.
 const HELD_OVERHEAD_BYTES: usize = 128;
 /// A missing record is waited for so many round trips and so much longer, ...
@@ -125,6 +132,10 @@ pub(crate) struct Incoming {
     contexts: BTreeMap<u8, Box<Receiver>>,
     held_bytes: usize,
     held: usize,
+    pace: Pace,
+    rtt_ns: Option<u64>,
+    /// The node has no memory for more.
+    pub(in crate::node) is_short_of_memory: bool,
     /// The bytes of these that wait for a thread.
     parked_bytes: usize,
     /// Decoders that went to a thread so far.
@@ -152,6 +163,9 @@ impl Incoming {
             contexts: BTreeMap::new(),
             held_bytes: 0,
             held: 0,
+            pace: Pace::default(),
+            rtt_ns: None,
+            is_short_of_memory: false,
             parked_bytes: 0,
             departures: 0,
             cancel: Cancel::default(),
@@ -195,6 +209,19 @@ impl Incoming {
         self.came_at = now;
     }
 
+    /// The path has this round trip.
+    pub(in crate::node) fn set_path(&mut self, rtt_ns: Option<u64>) {
+        self.rtt_ns = rtt_ns;
+    }
+
+    /// Returns true if a record of this cost may wait.
+    fn has_room(&self, cost: usize) -> bool {
+        let for_ns = self.rtt_ns.unwrap_or(0).saturating_mul(HELD_ROUND_TRIPS) + HELD_MARGIN_NS;
+        let bytes_max = if self.is_short_of_memory { HELD_BYTES_MIN } else { HELD_BYTES_MAX };
+        let bytes_max = self.pace.bytes_in_ns(for_ns).clamp(HELD_BYTES_MIN, bytes_max);
+        self.held_bytes + cost <= bytes_max && self.held < HELD_MAX
+    }
+
     /// A record came. It is to be opened at once if that is the answer.
     pub(crate) fn take(
         &mut self,
@@ -209,6 +236,7 @@ impl Incoming {
             return Taken::Dropped;
         }
         self.is_active |= origin.is_present;
+        self.pace.came(now, record.data().len() + HELD_OVERHEAD_BYTES);
         let ring_log = self.limits.ring_log;
         let new = || Box::new(Receiver::new(ring_log));
         let receiver = self.contexts.entry(record.context).or_insert_with(new);
@@ -227,7 +255,7 @@ impl Incoming {
         allowance: &mut Allowance,
     ) -> Taken {
         let cost = record.data().len() + HELD_OVERHEAD_BYTES;
-        let has_room = self.held_bytes + cost <= HELD_BYTES_MAX && self.held < HELD_MAX;
+        let has_room = self.has_room(cost);
         let Some(receiver) = self.contexts.get_mut(&record.context).filter(|_| has_room) else {
             return Taken::Full;
         };
@@ -301,9 +329,8 @@ impl Incoming {
         allowance: &mut Allowance,
     ) -> Taken {
         let cost = record.data().len() + HELD_OVERHEAD_BYTES;
-        if self.held_bytes + cost > HELD_BYTES_MAX || self.held >= HELD_MAX {
-            // Those that wait must not wait any longer.
-            self.give_up_all();
+        if !self.has_room(cost) {
+            self.give_up_one();
             return Taken::Full;
         }
         let Some(receiver) = self.contexts.get_mut(&record.context) else { return Taken::Dropped };
@@ -321,9 +348,13 @@ impl Incoming {
         self.counts.crowded_out += 1;
     }
 
-    fn give_up_all(&mut self) {
+    /// There is no room: the context that holds most must not wait any longer. The others go on.
+    fn give_up_one(&mut self) {
         // What a busy one misses may be with what is parked.
-        for receiver in self.contexts.values_mut().filter(|it| !it.is_busy()) {
+        let waiting = self.contexts.values_mut().filter(|it| !it.is_busy());
+        let waiting = waiting.filter(|it| it.first_held().is_some());
+        let held_bytes = |it: &&mut Box<Receiver>| it.held.values().map(Held::len).sum::<usize>();
+        if let Some(receiver) = waiting.max_by_key(held_bytes) {
             receiver.give_up(&mut self.counts);
         }
     }

@@ -250,6 +250,8 @@ impl Node {
         let path = (peer.reports.recent_there(now), peer.rtt_ns);
         peer.contexts.review(now, peer.config.history_mode, path);
         let (rate, takes_models) = (peer.pacer.rate(), peer.takes_models());
+        peer.contexts.outgoing.set_path(rate, peer.rtt_ns);
+        peer.contexts.incoming.set_path(peer.rtt_ns);
         let mut processor = self.processors.of_peer(now, index);
         let saving = peer.config.saving;
         if saving.saves_bytes {

@@ -530,8 +530,13 @@ impl Outgoing {
         again: Again,
         packets: Vec<u8>,
     ) {
-        if let Some(context) = self.contexts.get_mut(usize::from(place.context)) {
-            context.originals.keep(now, place, again, packets);
+        let Some(context) = self.contexts.get_mut(usize::from(place.context)) else { return };
+        context.originals.keep(now, place, again, packets);
+        let bytes = self.contexts.iter().map(|it| it.originals.bytes()).sum::<usize>();
+        if let Some(more) = bytes.checked_sub(self.lost.bytes_max()).filter(|&more| more > 0)
+            && let Some(context) = self.contexts.get_mut(usize::from(place.context))
+        {
+            context.originals.forget_bytes(more);
         }
     }
 

@@ -2,13 +2,20 @@
 
 use std::collections::VecDeque;
 
+use dwell_base::Rate;
 use dwell_wire::HeaderPredictor;
 
 use super::Outgoing;
+use crate::node::contexts::again::remembered_bytes;
 use crate::node::contexts::counts::Reason;
 use crate::node::memory::LeastRecent;
 
 impl Outgoing {
+    /// The link to the peer has this rate, and the path this round trip: says how much is kept to be encoded again.
+    pub(in crate::node) fn set_path(&mut self, rate: Option<Rate>, rtt_ns: Option<u64>) {
+        self.lost.set_bytes_max(remembered_bytes(rate, rtt_ns));
+    }
+
     /// Returns the memory of all encoders with what predicts headers, in bytes.
     pub(in crate::node::contexts) fn memory_bytes(&self) -> usize {
         let each = self.contexts.iter().map(|it| match &it.encoder {

@@ -144,6 +144,32 @@ fn what_is_held_is_bounded() {
     assert_eq!((incoming.counts.raw, incoming.counts.given_up), (1_998, 1));
 }
 
+/// Where there is no room the context that holds most goes on without what is missing; the others wait on.
+#[test]
+fn one_gap_too_long_does_not_end_what_other_contexts_wait_for() {
+    let mut incoming = Incoming::new(LIMITS);
+    let (large, small) = (vec![7; 60_000], vec![7; 100]);
+    let mut out = vec![0; 65_535];
+    let mut come = |incoming: &mut Incoming, context, number, data: &[u8]| {
+        let body = ContextBody::Raw(data);
+        let record = ContextRecord { context, generation: 1, number, body };
+        let origin = Origin { datagram: 1, is_present: true };
+        let taken = incoming.take(at(1), &record, origin, &mut Allowance::new(1));
+        while let Some((context, held)) = incoming.ready(at(1)) {
+            incoming.open(&held.record(context), &mut out);
+        }
+        taken
+    };
+    for number in 2..20 {
+        assert_eq!(come(&mut incoming, 1, number, &small), Taken::Held);
+    }
+    let full = (2..200).find(|&number| come(&mut incoming, 0, number, &large) == Taken::Full);
+    assert!(full.is_some_and(|number| number > 60), "{full:?}");
+    assert_eq!((incoming.counts.given_up, incoming.held().1), (1, 18), "those of the other wait");
+    // It gets what it waited for.
+    assert_eq!(come(&mut incoming, 1, 1, &small), Taken::Now);
+}
+
 /// A peer lets a generation end with each of its datagrams. The reports are together, and few; the first
 /// one is sent at once.
 #[test]
