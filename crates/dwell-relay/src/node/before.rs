@@ -62,6 +62,11 @@ impl Before {
         self.heard_at + (rtt_ns.saturating_mul(SILENT_ROUND_TRIPS) + SILENT_NS)
     }
 
+    /// Returns the bytes that are kept.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.sent.bytes()
+    }
+
     fn deadline(&self, waits: Waits) -> Instant {
         let mark_at = if self.marks > 0 { self.mark_at } else { Instant::FAR_FUTURE };
         let at = self.until.min(self.silent_at(waits.rtt_ns));

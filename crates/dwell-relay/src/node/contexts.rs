@@ -339,7 +339,7 @@ impl Contexts {
         self.outgoing.is_active(now, for_ns)
     }
 
-    /// Returns the memory that they take, in bytes.
+    /// Returns the memory that they take, in bytes, with records that wait, and batches that are to be encoded again.
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.outgoing.memory_bytes() + self.incoming.memory_bytes()) as u64
     }

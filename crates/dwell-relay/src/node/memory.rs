@@ -14,6 +14,7 @@ use dwell_report::status::HistoryStatus;
 
 use super::Node;
 use super::contexts::Evictable;
+use super::peer::Peer;
 
 /// All are looked at this often; those of a peer that begins a generation at once.
 const LOOK_NS: u64 = 50 * MILLI_NS;
@@ -59,6 +60,18 @@ impl HistoryMemory {
     }
 }
 
+impl Peer {
+    /// Returns the memory that contexts take, with what is kept because of them: records that wait, what may be sent or
+    /// encoded again; in bytes.
+    fn history_bytes(&self) -> u64 {
+        let before = self.before.as_ref().map_or(0, |before| before.kept_bytes());
+        let kept = self.retransmit_buffer.bytes() + before;
+        // Without contexts a little is kept, for blocks.
+        let kept = if self.contexts.outgoing.is_used() { kept as u64 } else { 0 };
+        self.contexts.memory_bytes() + kept
+    }
+}
+
 impl Node {
     /// Sets how many bytes of memory the contexts of all peers may take together; as many as they like, before.
     pub fn set_history_memory(&mut self, bytes_max: u64) {
@@ -88,7 +101,7 @@ impl Node {
 
     fn count_history(&mut self, index: usize) {
         let peer = &self.peers[index];
-        self.history.bytes[index] = if peer.removed { 0 } else { peer.contexts.memory_bytes() };
+        self.history.bytes[index] = if peer.removed { 0 } else { peer.history_bytes() };
     }
 
     fn keep_history_within(&mut self, now: Instant, grew: Option<usize>) {
@@ -138,7 +151,7 @@ impl Node {
 
     pub(super) fn history_status(&self) -> HistoryStatus {
         let peers = self.peers.iter().filter(|peer| !peer.removed);
-        let memory_bytes = peers.map(|peer| peer.contexts.memory_bytes()).sum();
+        let memory_bytes = peers.map(Peer::history_bytes).sum();
         let HistoryMemory { bytes_max, evicted, .. } = self.history;
         let memory_bytes_max = Some(bytes_max).filter(|&bytes| bytes < u64::MAX);
         HistoryStatus { memory_bytes, memory_bytes_max, evicted }

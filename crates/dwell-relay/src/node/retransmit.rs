@@ -149,6 +149,11 @@ impl RetransmitBuffer {
         Some(self.bodies.get(datagram.body))
     }
 
+    /// Returns the bytes of all datagrams that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns true if nothing is kept.
     pub(crate) fn is_empty(&self) -> bool {
         self.datagrams.is_empty()

@@ -532,9 +532,9 @@ impl Incoming {
         }
     }
 
-    /// Returns the memory of all decoders, in bytes.
+    /// Returns the memory of all decoders, and of records that wait, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.contexts.values().map(|it| it.memory_bytes()).sum()
+        self.contexts.values().map(|it| it.memory_bytes()).sum::<usize>() + self.held_bytes
     }
 
     /// Returns the one that was used least recently, of those that can be given up now.

@@ -16,7 +16,13 @@ impl Outgoing {
         self.lost.set_bytes_max(remembered_bytes(rate, rtt_ns));
     }
 
-    /// Returns the memory of all encoders with what predicts headers, in bytes.
+    /// Returns true if there is a context.
+    pub(in crate::node) fn is_used(&self) -> bool {
+        !self.contexts.is_empty()
+    }
+
+    /// Returns the memory of all encoders with what predicts headers, of what may be encoded again, and of which
+    /// datagram has which record, in bytes.
     pub(in crate::node::contexts) fn memory_bytes(&self) -> usize {
         let each = self.contexts.iter().map(|it| match &it.encoder {
             Some(encoder) => encoder.memory_bytes(),
@@ -26,7 +32,10 @@ impl Outgoing {
         let predictors = self.contexts.iter().filter(|it| it.predictor.is_some()).count();
         // What may be encoded again is held until it is confirmed.
         let originals = self.contexts.iter().map(|it| it.originals.held_bytes()).sum::<usize>();
-        each.sum::<usize>() + predictors * HeaderPredictor::MEMORY_BYTES + originals
+        let in_flight = self.contexts.iter().map(|it| it.in_flight.capacity()).sum::<usize>();
+        let in_flight = in_flight * size_of::<(u64, u64)>();
+        let again = originals + self.lost.bytes();
+        each.sum::<usize>() + predictors * HeaderPredictor::MEMORY_BYTES + again + in_flight
     }
 
     /// Returns the one that was used least recently, of those that can be given up now.
