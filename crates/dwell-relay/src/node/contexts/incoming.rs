@@ -40,7 +40,7 @@ const HELD_BYTES_MAX: usize = 32 << 20;
 /// That takes so many round trips, and so much longer.
 const HELD_ROUND_TRIPS: u64 = 3;
 const HELD_MARGIN_NS: u64 = 200 * MILLI_NS;
-/// The number of them: no more have numbers that can be told from others.
+/// The number of them: no more have numbers that can be distinguished.
 const HELD_MAX: usize = 1 << 14;
 /// The cost of each beside its bytes.
 const HELD_OVERHEAD_BYTES: usize = 128;
