@@ -99,6 +99,11 @@ pub struct CpuLimit {
     pub explored_ppm: u32,
 }
 
+impl CpuLimit {
+    /// As good as nothing is compressed, nor explored: all goes raw.
+    pub const NOTHING: Self = Self { share_ppm: 1, explored_ppm: 0 };
+}
+
 impl LinkState {
     /// A link of this rate that takes one frame after another.
     pub const fn of_rate(rate: Option<Rate>) -> Self {

@@ -253,7 +253,12 @@ enum Keeping {
 impl Keeping {
     fn of(peer: &Peer, store: &Store, now: Instant) -> Self {
         // What passes contexts by is missed beside them as much as they are.
-        if peer.retransmits() && peer.contexts.is_active(now, peer.rtt_ns) {
+        let is_active = match peer.leaves_raw {
+            // Nothing comes after what is on its way.
+            true => peer.contexts.outgoing.has_in_flight(now),
+            false => peer.contexts.is_active(now, peer.rtt_ns),
+        };
+        if peer.retransmits() && is_active {
             return Self::Each;
         }
         if may_keep(peer, store) { Self::All } else { Self::No }

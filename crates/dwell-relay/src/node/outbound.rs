@@ -88,12 +88,15 @@ impl Node {
         let destination = ClassKey::new(info.protocol, info.dst_port);
         let treatment = Treatment { again, ..treatment(&self.classes, class, info.flow_hash) };
         let is_exempt = class.is_some_and(|class| !self.classes[class].compress);
-        let looks_random = looks_random(&peer.port.config().scheme, packet, info);
+        // Where all goes raw, nobody asks.
+        let leaves_raw = peer.leaves_raw;
+        let looks_random = !leaves_raw && looks_random(&peer.port.config().scheme, packet, info);
         let group = self.group(index, info, &treatment);
         let peer = &mut self.peers[index];
         peer.classes.arrived(class, packet.len());
         let has_scope = class.is_some_and(|class| self.classes[class].history.is_some());
-        let group = if treatment.once || has_scope || is_exempt || looks_random {
+        let has_no_own = treatment.once || has_scope || is_exempt || looks_random || leaves_raw;
+        let group = if has_no_own {
             group
         } else {
             let bytes = packet.len() as u32;

@@ -131,6 +131,9 @@ pub(crate) struct Peer {
     /// How long links starved, as far as the core knows, and for how long this thread has compressed since.
     pub(crate) starved: Seen,
     pub(crate) compressed_ns: u64,
+    /// Compressing would cost more than it saves: all goes raw, and nothing is to be spent on finding out what could be
+    /// compressed with what.
+    pub(super) leaves_raw: bool,
     /// The records of the frame that is being sent; storage that is used again.
     pub(crate) frame_items: Vec<Item>,
     /// The name of the latest record that was cut.
@@ -211,6 +214,7 @@ impl Peer {
             classes: Classes::default(),
             held_until: None,
             starved: Seen::default(),
+            leaves_raw: false,
             compressed_ns: 0,
             frame_items: Vec::new(),
             contexts,

@@ -4,6 +4,10 @@
 //! at least as large a part as they have. Where the process has a quota, and the processor is what packets wait for, all
 //! that a packet costs comes out of it: then compressing is worth what it saves, and costs what then can't be sent.
 
+mod probes;
+#[cfg(test)]
+mod tests;
+
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_policy::CpuLimit;
@@ -11,6 +15,7 @@ use dwell_policy::method::{Budget, CodecPoint, Processor, Slowdown, TrialBudget}
 
 use super::Node;
 use super::peer::Peer;
+use probes::{Planned, Probes};
 
 /// What peers use is measured over at least so long, ...
 const WINDOW_NS: u64 = 200 * MILLI_NS;
@@ -30,9 +35,6 @@ const RAW_NS: f64 = 6.0;
 /// A window says what raw bytes cost if so few were compressed, and what compressed ones cost if so many were.
 const RAW_PART_MAX: f64 = 0.1;
 const COMPRESSED_PART_MIN: f64 = 0.5;
-/// Where the quota is used up, the other is tried for so many windows of so many: less is learned from what is done rarely.
-const PROBE_WINDOWS: u32 = 2;
-const PROBES_APART_WINDOWS: u32 = 48;
 /// The processor is what packets wait for if it was withheld for this part of the time.
 const WITHHELD_MIN: f64 = 0.01;
 /// What of a quota is planned with: the rest is for what is not counted.
@@ -101,6 +103,9 @@ struct Load {
     /// The part of a processor that compressing takes for it.
     processors: f64,
     compressed: Compressed,
+    /// What its codec costs and leaves, by windows in which most of what came was compressed: a little that is compressed
+    /// costs more.
+    codec: Option<CodecPoint>,
     limit: Option<CpuLimit>,
 }
 
@@ -122,11 +127,10 @@ pub(super) struct Processors {
     /// with it, as far as that is known; and what is left of the available ones beside what comes in.
     raw_ns: Option<f64>,
     compressed_ns: Option<f64>,
-    /// What codecs cost and left, where much was compressed.
+    /// What the codecs of all peers cost and left in the windows that say what a compressed byte costs.
     codec: Option<CodecPoint>,
     for_sending: f64,
-    /// Windows since the other was tried.
-    windows: u32,
+    probes: Probes,
     trials: TrialBudget,
     /// When those began that have not ended.
     trials_began: Vec<Instant>,
@@ -147,7 +151,7 @@ impl Processors {
             compressed_ns: None,
             codec: None,
             for_sending: 0.0,
-            windows: PROBES_APART_WINDOWS - 4,
+            probes: Probes::new(),
             trials: TrialBudget::new(TRIALS_PART, TRIALS_SAVED_NS_MAX),
             trials_began: Vec::new(),
             trial_ns: 0,
@@ -246,12 +250,32 @@ impl Processors {
             }
             _ => self.available = None,
         }
-        self.windows = (self.windows + 1) % PROBES_APART_WINDOWS;
-        for (index, peer) in peers.iter().enumerate() {
-            let link = peer.pacer.rate().map(|rate| rate.as_bps() as f64 / 8.0);
+        let link = |peer: &Peer| peer.pacer.rate().map(|rate| rate.as_bps() as f64 / 8.0);
+        self.plan(now, &peers.iter().map(link).collect::<Vec<_>>());
+    }
+
+    /// Finds what is best for each peer now, with links of so many bytes a second, where that is known.
+    fn plan(&mut self, now: Instant, links: &[Option<f64>]) {
+        let planned = |(index, link): (usize, &Option<f64>)| {
+            self.planned(self.of_peer(now, index), index, (*link)?)
+        };
+        let planned: Vec<_> = links.iter().enumerate().map(planned).collect();
+        let are_costs_known = self.raw_ns.is_some() && self.compressed_ns.is_some();
+        self.probes.next(planned, are_costs_known);
+        for (index, &link) in links.iter().enumerate() {
             let processor = self.of_peer(now, index);
             self.loads[index].limit = link.and_then(|link| self.limit_of(processor, index, link));
         }
+    }
+
+    /// Returns what is best for a peer, and by what; none if nothing limits what compressing may take for it, or is known of
+    /// that.
+    fn planned(&self, processor: Processor, index: usize, link: f64) -> Option<Planned> {
+        processor.budget?;
+        let codec = self.loads.get(index)?.codec()?;
+        let best = processor.carried(link, codec);
+        let is_raw = best.compressed * EXPLORED_PART < best.rate;
+        Some(Planned { link, ratio: codec.ratio, quota: self.available?, is_raw })
     }
 
     /// Learns what there is of processors, and what bytes cost.
@@ -305,7 +329,7 @@ impl Processors {
             let of_raw_ns = self.raw_ns.map_or(took_ns * raw / read, |raw_ns| raw_ns * raw);
             let compressed_ns = (took_ns - of_raw_ns).max(compressed.took_ns) / original;
             self.compressed_ns = learned(self.compressed_ns, compressed_ns);
-            self.codec = compressed.codec();
+            self.codec = mixed_codec(self.codec, compressed.codec());
         } else if let Some(compressed_ns) = self.compressed_ns {
             // Of both, what is left for the raw ones.
             let raw_ns = (took_ns - compressed_ns * original).max(0.0) / raw;
@@ -317,18 +341,16 @@ impl Processors {
     /// would.
     fn limit_of(&self, processor: Processor, index: usize, link: f64) -> Option<CpuLimit> {
         let budget = processor.budget?;
-        let load = self.loads.get(index)?;
-        let codec = load.compressed.codec()?;
-        let codec = self.codec.unwrap_or(codec);
+        let codec = self.loads.get(index)?.codec()?;
         let best = processor.carried(link, codec);
         let least = budget.processors / EXPLORED_PART;
         let ppm = |share: f64| (share * 1e6).clamp(1.0, 1e6) as u32;
         let limit = |share: f64| CpuLimit { share_ppm: ppm(share), explored_ppm: ppm(least) };
         let is_raw = best.compressed * EXPLORED_PART < best.rate;
-        let probes = (is_raw || self.withheld >= WITHHELD_MIN) && self.windows < PROBE_WINDOWS;
+        let probes = (is_raw || self.withheld >= WITHHELD_MIN) && self.probes.are_on();
         if is_raw && !probes {
             // What contexts cost beside compressing is saved, too, if nothing is in any.
-            return Some(CpuLimit { share_ppm: 1, explored_ppm: 0 });
+            return Some(CpuLimit::NOTHING);
         }
         // If nothing should go raw, or as much is compressed as there is time for, there needs no limit.
         let enough = Processor { budget: None, ..processor }.carried(link, codec);
@@ -372,6 +394,15 @@ impl Load {
         if lately.original > 0.0 {
             self.compressed.add(lately, 1.0 - WINDOW_WEIGHT);
         }
+        let read = more(sums.bytes.read, before.bytes.read);
+        if read >= BYTES_MIN && lately.original >= COMPRESSED_PART_MIN * read {
+            self.codec = mixed_codec(self.codec, lately.codec());
+        }
+    }
+
+    /// What compressing costs and leaves of what this peer is sent, as far as that is known.
+    fn codec(&self) -> Option<CodecPoint> {
+        self.codec.or_else(|| self.compressed.codec())
     }
 }
 
@@ -414,6 +445,11 @@ fn mixed(before: f64, now: f64) -> f64 {
     (1.0 - WINDOW_WEIGHT) * before + WINDOW_WEIGHT * now
 }
 
+fn mixed_codec(before: Option<CodecPoint>, now: Option<CodecPoint>) -> Option<CodecPoint> {
+    let (Some(old), Some(new)) = (before, now) else { return now.or(before) };
+    Some(CodecPoint::new(mixed(old.cost_ns, new.cost_ns), mixed(old.ratio, new.ratio)))
+}
+
 impl Node {
     /// Compressing is done by so many threads.
     pub fn set_threads(&mut self, threads: usize) {
@@ -442,174 +478,9 @@ impl Node {
         if elapsed_ns >= WINDOW_NS {
             self.processors.looked_at = now;
             self.processors.look(now, &self.peers, elapsed_ns, times);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_ns(ms * MILLI_NS)
-    }
-
-    /// Peers for which compressing takes so much of a processor.
-    fn processors(threads: f64, loads: &[f64]) -> Processors {
-        let load = |&processors: &f64| Load { processors, ..Load::default() };
-        Processors { threads, loads: loads.iter().map(load).collect(), ..Processors::new() }
-    }
-
-    fn shares(threads: f64, loads: &[f64]) -> Vec<f64> {
-        let all = processors(threads, loads);
-        (0..loads.len()).map(|index| (100.0 * all.of_peer(at(1), index).share).round()).collect()
-    }
-
-    #[test]
-    fn who_shares_threads_plans_with_what_the_others_leave_and_at_least_as_much_as_they_have() {
-        assert_eq!(shares(1.0, &[0.7]), [70.0]);
-        assert_eq!(shares(1.0, &[0.7, 0.0]), [70.0, 35.0]);
-        assert_eq!(shares(1.0, &[0.35, 0.35]), [35.0, 35.0]);
-        assert_eq!(shares(1.0, &[0.1, 0.6]), [35.0, 60.0]);
-        assert_eq!(shares(2.0, &[0.7, 0.7, 0.7]), [47.0; 3]);
-        assert_eq!(shares(4.0, &[0.7, 0.7, 0.7, 0.0]), [70.0; 4]);
-        // One of which nothing is known yet.
-        assert_eq!(processors(1.0, &[]).of_peer(at(1), 7), Processor::default());
-    }
-
-    /// A second in which so many bytes were read and sent, with so much of a processor that was not for codecs.
-    fn look(all: &mut Processors, quota: Option<f64>, (used, withheld): (f64, f64), bytes: f64) {
-        let before = all.times.unwrap_or_default();
-        let more = |ns: u64, part: f64| ns + (part * SECOND_NS as f64) as u64;
-        let (used_ns, withheld_ns) =
-            (more(before.used_ns, used), more(before.withheld_ns, withheld));
-        let times = CpuTimes { used_ns, withheld_ns, quota };
-        let bytes = Bytes { read: bytes, sent: bytes, ..Bytes::default() };
-        all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
-        all.times = Some(times);
-    }
-
-    #[test]
-    fn a_quota_is_planned_with_and_what_a_byte_costs_is_learned() {
-        let mut all = processors(2.0, &[0.0]);
-        for _ in 0..20 {
-            look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
-        }
-        let Processor { budget, .. } = all.of_peer(at(1), 0);
-        let Budget { processors, in_ns, out_ns } = budget.unwrap();
-        assert!((0.23..0.25).contains(&processors), "{processors}");
-        assert!((3.9..4.1).contains(&in_ns) && (15.9..16.1).contains(&out_ns), "{in_ns} {out_ns}");
-        // Another in the group uses half of it.
-        for _ in 0..20 {
-            look(&mut all, Some(0.25), (0.12, 0.4), 6e6);
-        }
-        let half = all.of_peer(at(1), 0).budget.unwrap().processors;
-        assert!((0.11..0.125).contains(&half), "{half}");
-        for _ in 0..20 {
-            look(&mut all, Some(0.25), (0.05, 0.0), 2.5e6);
-        }
-        assert!(all.of_peer(at(1), 0).budget.unwrap().processors > 0.23);
-        // Nobody limits it any more; or a group above, which only shows by what it withholds.
-        look(&mut all, None, (0.05, 0.0), 2.5e6);
-        assert_eq!(all.of_peer(at(1), 0).budget, None);
-        look(&mut all, None, (0.05, 0.5), 2.5e6);
-        assert!(all.of_peer(at(1), 0).budget.unwrap().processors < 0.051);
-    }
-
-    /// Raw, a byte takes 20 ns; compressed to .4, with a codec of 8 ns, more or less than that.
-    #[test]
-    fn what_compressing_saves_elsewhere_is_measured() {
-        for (compressed_ns, is_worth_it) in [(14.0, true), (26.0, false)] {
-            let mut all = processors(1.0, &[0.0]);
-            look(&mut all, Some(0.25), (0.25, 0.0), 12.5e6);
-            for _ in 0..10 {
-                let compressed = Compressed { original: 9e6, left: 3.6e6, took_ns: 72e6 };
-                all.learn_costs(10e6, 20.0 * 1e6 + compressed_ns * 9e6, compressed);
-            }
-            let processor = all.of_peer(at(1), 0);
-            let carried = processor.carried(25e6, CodecPoint::new(8.0, 0.4));
-            assert_eq!(carried.compressed > 0.0, is_worth_it, "{compressed_ns}: {carried:?}");
-        }
-    }
-
-    #[test]
-    fn decoding_has_its_part_of_a_quota_and_each_peer_its_part_of_that() {
-        let mut all = processors(4.0, &[0.0]);
-        let parts = |all: &Processors| [1, 2, 4, 8].map(|peers| all.for_decoding(peers));
-        assert_eq!(parts(&all), [0.7, 0.7, 0.7, 0.35]);
-        all.available = Some(0.2);
-        assert!(parts(&all)[0] < 0.1 && parts(&all)[0] == 8.0 * parts(&all)[3]);
-    }
-
-    /// Where the quota does not even suffice for raw bytes, contexts are left alone, but for a probe now and then.
-    #[test]
-    fn where_raw_carries_most_nothing_is_compressed_but_for_probes() {
-        let mut all = processors(1.0, &[0.0]);
-        for _ in 0..20 {
-            look(&mut all, Some(0.1), (0.1, 0.5), 12.5e6);
-        }
-        all.loads[0].compressed = Compressed { original: 1e6, left: 0.4e6, took_ns: 20e6 };
-        let limits: Vec<_> = (0..PROBES_APART_WINDOWS)
-            .map(|window| {
-                all.windows = window;
-                all.limit_of(all.of_peer(at(1), 0), 0, 25e6).map(|it| it.share_ppm)
-            })
-            .collect();
-        let (probes, others) = limits.split_at(PROBE_WINDOWS as usize);
-        assert!(probes.iter().all(Option::is_none) && others.iter().all(|it| *it == Some(1)));
-        // A link that is thin enough for the quota has all compressed.
-        assert_eq!(all.limit_of(all.of_peer(at(1), 0), 0, 0.1e6), None);
-    }
-
-    /// However little of the quota that takes.
-    #[test]
-    fn a_thin_link_with_a_cheap_codec_has_all_compressed() {
-        for (quota, link, ns) in
-            [(0.1, 8e3, 7.0), (1.0, 125e3, 7.0), (4.0, 1e6, 4.0), (4.0, 8e3, 180.0)]
-        {
-            let mut all = processors(4.0, &[0.0]);
-            for _ in 0..20 {
-                look(&mut all, Some(quota), (0.01 * quota, 0.0), link);
-            }
-            all.loads[0].compressed = Compressed { original: 1e6, left: 0.4e6, took_ns: ns * 1e6 };
-            all.windows = PROBE_WINDOWS;
-            assert_eq!(all.limit_of(all.of_peer(at(1), 0), 0, link), None, "{quota} {link} {ns}");
-        }
-    }
-
-    #[test]
-    fn time_that_is_withheld_is_not_time_that_others_take() {
-        let mut all = processors(1.0, &[0.0]);
-        for ms in 0..2_000 {
-            all.slowdown.worked(at(ms), 250_000, 1_000_000);
-        }
-        let slowed = all.of_peer(at(2_000), 0).share;
-        for _ in 0..20 {
-            look(&mut all, Some(0.25), (0.25, 0.75), 1e6);
-        }
-        let share = all.of_peer(at(2_000), 0).share;
-        assert!(slowed < 0.2 && share > 0.65, "{slowed} {share}");
-    }
-
-    #[test]
-    fn few_trials_are_made_at_a_time_and_in_a_small_part_of_it() {
-        let mut all = processors(1.0, &[0.0]);
-        let (mut made, mut began) = (0_u64, 0);
-        for ms in 1..100_000 {
-            while all.may_try(at(ms)) {
-                all.trial_began(at(ms));
-                began += 1;
-            }
-            assert!(all.trials_began.len() <= TRIALS_MAX);
-            if ms % 50 == 0 && began > made {
-                all.trial_ended(at(ms), 50 * MILLI_NS, Processor::default());
-                made += 1;
+            for (index, peer) in self.peers.iter_mut().enumerate() {
+                peer.leaves_raw = self.processors.limit(index) == Some(CpuLimit::NOTHING);
             }
         }
-        let most = (100 * SECOND_NS / TRIALS_PART + TRIALS_SAVED_NS_MAX) / (50 * MILLI_NS) + 2;
-        assert!(made > most / 2 && made <= most, "{made} of {most}");
-        // Of those of which nothing is heard others do not wait for ever.
-        all.trials_began = vec![at(100_000); TRIALS_MAX];
-        assert!(!all.may_try(at(150_000)) && all.may_try(at(161_000)));
     }
 }

@@ -566,6 +566,11 @@ impl Outgoing {
             .any(|it| it.next_number > NUMBER_MIN && now.since_ns(it.written_at) < for_ns)
     }
 
+    /// Returns true if a record of some context may yet be on its way.
+    pub(crate) fn has_in_flight(&self, now: Instant) -> bool {
+        self.contexts.iter().any(|it| it.is_in_flight(now))
+    }
+
     /// Gives back the memory of contexts that nobody uses.
     pub(crate) fn expire(&mut self, now: Instant) {
         for context in &mut self.contexts {

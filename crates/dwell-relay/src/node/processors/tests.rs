@@ -1,0 +1,189 @@
+//! What is learned of processors, and planned with them.
+
+use super::*;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_ns(ms * MILLI_NS)
+}
+
+/// Peers for which compressing takes so much of a processor.
+fn processors(threads: f64, loads: &[f64]) -> Processors {
+    let load = |&processors: &f64| Load { processors, ..Load::default() };
+    Processors { threads, loads: loads.iter().map(load).collect(), ..Processors::new() }
+}
+
+fn shares(threads: f64, loads: &[f64]) -> Vec<f64> {
+    let all = processors(threads, loads);
+    (0..loads.len()).map(|index| (100.0 * all.of_peer(at(1), index).share).round()).collect()
+}
+
+#[test]
+fn who_shares_threads_plans_with_what_the_others_leave_and_at_least_as_much_as_they_have() {
+    assert_eq!(shares(1.0, &[0.7]), [70.0]);
+    assert_eq!(shares(1.0, &[0.7, 0.0]), [70.0, 35.0]);
+    assert_eq!(shares(1.0, &[0.35, 0.35]), [35.0, 35.0]);
+    assert_eq!(shares(1.0, &[0.1, 0.6]), [35.0, 60.0]);
+    assert_eq!(shares(2.0, &[0.7, 0.7, 0.7]), [47.0; 3]);
+    assert_eq!(shares(4.0, &[0.7, 0.7, 0.7, 0.0]), [70.0; 4]);
+    // One of which nothing is known yet.
+    assert_eq!(processors(1.0, &[]).of_peer(at(1), 7), Processor::default());
+}
+
+/// A second in which so many bytes were read and sent, with so much of a processor that was not for codecs.
+fn look(all: &mut Processors, quota: Option<f64>, (used, withheld): (f64, f64), bytes: f64) {
+    let before = all.times.unwrap_or_default();
+    let more = |ns: u64, part: f64| ns + (part * SECOND_NS as f64) as u64;
+    let (used_ns, withheld_ns) = (more(before.used_ns, used), more(before.withheld_ns, withheld));
+    let times = CpuTimes { used_ns, withheld_ns, quota };
+    let bytes = Bytes { read: bytes, sent: bytes, ..Bytes::default() };
+    all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
+    all.times = Some(times);
+}
+
+#[test]
+fn a_quota_is_planned_with_and_what_a_byte_costs_is_learned() {
+    let mut all = processors(2.0, &[0.0]);
+    for _ in 0..20 {
+        look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
+    }
+    let Processor { budget, .. } = all.of_peer(at(1), 0);
+    let Budget { processors, in_ns, out_ns } = budget.unwrap();
+    assert!((0.23..0.25).contains(&processors), "{processors}");
+    assert!((3.9..4.1).contains(&in_ns) && (15.9..16.1).contains(&out_ns), "{in_ns} {out_ns}");
+    // Another in the group uses half of it.
+    for _ in 0..20 {
+        look(&mut all, Some(0.25), (0.12, 0.4), 6e6);
+    }
+    let half = all.of_peer(at(1), 0).budget.unwrap().processors;
+    assert!((0.11..0.125).contains(&half), "{half}");
+    for _ in 0..20 {
+        look(&mut all, Some(0.25), (0.05, 0.0), 2.5e6);
+    }
+    assert!(all.of_peer(at(1), 0).budget.unwrap().processors > 0.23);
+    // Nobody limits it any more; or a group above, which only shows by what it withholds.
+    look(&mut all, None, (0.05, 0.0), 2.5e6);
+    assert_eq!(all.of_peer(at(1), 0).budget, None);
+    look(&mut all, None, (0.05, 0.5), 2.5e6);
+    assert!(all.of_peer(at(1), 0).budget.unwrap().processors < 0.051);
+}
+
+/// Raw, a byte takes 20 ns; compressed to .4, with a codec of 8 ns, more or less than that.
+#[test]
+fn what_compressing_saves_elsewhere_is_measured() {
+    for (compressed_ns, is_worth_it) in [(14.0, true), (26.0, false)] {
+        let mut all = processors(1.0, &[0.0]);
+        look(&mut all, Some(0.25), (0.25, 0.0), 12.5e6);
+        for _ in 0..10 {
+            let compressed = Compressed { original: 9e6, left: 3.6e6, took_ns: 72e6 };
+            all.learn_costs(10e6, 20.0 * 1e6 + compressed_ns * 9e6, compressed);
+        }
+        let processor = all.of_peer(at(1), 0);
+        let carried = processor.carried(25e6, CodecPoint::new(8.0, 0.4));
+        assert_eq!(carried.compressed > 0.0, is_worth_it, "{compressed_ns}: {carried:?}");
+    }
+}
+
+#[test]
+fn decoding_has_its_part_of_a_quota_and_each_peer_its_part_of_that() {
+    let mut all = processors(4.0, &[0.0]);
+    let parts = |all: &Processors| [1, 2, 4, 8].map(|peers| all.for_decoding(peers));
+    assert_eq!(parts(&all), [0.7, 0.7, 0.7, 0.35]);
+    all.available = Some(0.2);
+    assert!(parts(&all)[0] < 0.1 && parts(&all)[0] == 8.0 * parts(&all)[3]);
+}
+
+/// Where the quota does not even suffice for raw bytes, contexts are left alone, but for a probe now and then.
+#[test]
+fn where_raw_carries_most_nothing_is_compressed_but_for_probes() {
+    let mut all = processors(1.0, &[0.0]);
+    for _ in 0..20 {
+        look(&mut all, Some(0.1), (0.1, 0.5), 12.5e6);
+    }
+    all.loads[0].compressed = Compressed { original: 1e6, left: 0.4e6, took_ns: 20e6 };
+    let mut limit = |_: usize| {
+        all.plan(at(1), &[Some(25e6)]);
+        all.loads[0].limit
+    };
+    let limits: Vec<_> = (0..1_000).map(&mut limit).collect();
+    let probes = limits.iter().filter(|it| it.is_none()).count();
+    // At 4, 52, 148, 340 and 724, two windows each: what compressing costs with all that it saves was never seen.
+    assert_eq!(probes, 10);
+    assert!(limits.iter().flatten().all(|it| *it == CpuLimit::NOTHING));
+    // A link that is thin enough for the quota has all compressed.
+    assert_eq!(all.limit_of(all.of_peer(at(1), 0), 0, 0.1e6), None);
+}
+
+/// However little of the quota that takes.
+#[test]
+fn a_thin_link_with_a_cheap_codec_has_all_compressed() {
+    for (quota, link, ns) in
+        [(0.1, 8e3, 7.0), (1.0, 125e3, 7.0), (4.0, 1e6, 4.0), (4.0, 8e3, 180.0)]
+    {
+        let mut all = processors(4.0, &[0.0]);
+        for _ in 0..20 {
+            look(&mut all, Some(quota), (0.01 * quota, 0.0), link);
+        }
+        all.loads[0].compressed = Compressed { original: 1e6, left: 0.4e6, took_ns: ns * 1e6 };
+        assert!(!all.probes.are_on());
+        assert_eq!(all.limit_of(all.of_peer(at(1), 0), 0, link), None, "{quota} {link} {ns}");
+    }
+}
+
+/// One peer is sent prose and the other what hardly shrinks: what is worth it for the one is not for the other, whichever
+/// of them was compressed last.
+#[test]
+fn each_peer_is_planned_with_what_is_left_of_its_own() {
+    let (prose, noise) = (CodecPoint::new(8.0, 0.4), CodecPoint::new(8.0, 0.95));
+    for latest in [prose, noise] {
+        let mut all = processors(1.0, &[0.0, 0.0]);
+        for _ in 0..20 {
+            look(&mut all, Some(0.25), (0.25, 0.0), 12.5e6);
+        }
+        for (load, codec) in all.loads.iter_mut().zip([prose, noise]) {
+            let (original, left, took_ns) = (1e6, codec.ratio * 1e6, codec.cost_ns * 1e6);
+            load.compressed = Compressed { original, left, took_ns };
+        }
+        let window = Compressed { original: 1e7, left: latest.ratio * 1e7, took_ns: 8e7 };
+        all.learn_costs(1e7, 20e7 - 16e7 * (1.0 - latest.ratio) + 8e7, window);
+        all.plan(at(1), &[Some(25e6); 2]);
+        let limits = [0, 1].map(|index| all.limit(index));
+        assert_ne!(limits[0], Some(CpuLimit::NOTHING), "{latest:?}");
+        assert_eq!(limits[1], Some(CpuLimit::NOTHING), "{latest:?}");
+    }
+}
+
+#[test]
+fn time_that_is_withheld_is_not_time_that_others_take() {
+    let mut all = processors(1.0, &[0.0]);
+    for ms in 0..2_000 {
+        all.slowdown.worked(at(ms), 250_000, 1_000_000);
+    }
+    let slowed = all.of_peer(at(2_000), 0).share;
+    for _ in 0..20 {
+        look(&mut all, Some(0.25), (0.25, 0.75), 1e6);
+    }
+    let share = all.of_peer(at(2_000), 0).share;
+    assert!(slowed < 0.2 && share > 0.65, "{slowed} {share}");
+}
+
+#[test]
+fn few_trials_are_made_at_a_time_and_in_a_small_part_of_it() {
+    let mut all = processors(1.0, &[0.0]);
+    let (mut made, mut began) = (0_u64, 0);
+    for ms in 1..100_000 {
+        while all.may_try(at(ms)) {
+            all.trial_began(at(ms));
+            began += 1;
+        }
+        assert!(all.trials_began.len() <= TRIALS_MAX);
+        if ms % 50 == 0 && began > made {
+            all.trial_ended(at(ms), 50 * MILLI_NS, Processor::default());
+            made += 1;
+        }
+    }
+    let most = (100 * SECOND_NS / TRIALS_PART + TRIALS_SAVED_NS_MAX) / (50 * MILLI_NS) + 2;
+    assert!(made > most / 2 && made <= most, "{made} of {most}");
+    // Of those of which nothing is heard others do not wait for ever.
+    all.trials_began = vec![at(100_000); TRIALS_MAX];
+    assert!(!all.may_try(at(150_000)) && all.may_try(at(161_000)));
+}
