@@ -4,8 +4,14 @@
 //! best. Long transfers beside each other push each other out of it: each is better off alone, unless
 //! they carry the same. So some of them try, and what their batches shrink to decides for the others.
 
+mod shrunk;
+#[cfg(test)]
+mod tests;
+
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+
+use shrunk::{ByCodec, Shrunk};
 
 /// Places for flows; a flow has one of [`WAYS`] in a set.
 const SETS: usize = 256;
@@ -22,13 +28,13 @@ const BESIDE_NS: u64 = SECOND_NS;
 /// to is compared. (What fills half of the usual window: text shrank by 2 % less after half of that.)
 const FILLED_BYTES: u64 = 512 << 10;
 const COMPARED_BYTES: u64 = 512 << 10;
+/// So often it is waited for the codec of the one history to be used in the other.
+const WAITS_MAX: u32 = 3;
 /// Of so many transfers beside each other one tries, ...
 const FLOWS_PER_TRIAL: usize = 3;
 /// ... and at most so many: what one of them carries shrinks more now and less then, which says nothing of its
 /// history. Their sum does so less.
 const TRIALS_MAX: usize = 3;
-/// It must take off at least this share of what the shared one leaves.
-const GAIN_PERCENT: u64 = 3;
 /// The first that has compared waits so long for the others.
 const TRIAL_NS_MAX: u64 = 10 * SECOND_NS;
 /// How long one result holds for the others of the group.
@@ -40,63 +46,71 @@ const RETRY_NS_MAX: u64 = 600 * SECOND_NS;
 const CROWDED_NS: u64 = 10 * SECOND_NS;
 /// Groups that are remembered.
 const GROUPS_MAX: usize = 32;
-/// Sums of what went through a shared history are halved from here on, so that the latest count most.
-const REMEMBERED_BYTES: u64 = 1 << 20;
 /// The most memory that the histories of single flows take.
 const MEMORY_BYTES_MAX: usize = 96 << 20;
-
-/// Bytes before and after compression.
-#[derive(Clone, Copy, Debug, Default)]
-struct Shrunk {
-    from: u64,
-    to: u64,
-}
-
-impl Shrunk {
-    fn add(&mut self, (from, to): (u64, u64)) {
-        (self.from, self.to) = (self.from.saturating_add(from), self.to.saturating_add(to));
-    }
-
-    /// The same, and the latest count most.
-    fn add_lately(&mut self, bytes: (u64, u64)) {
-        self.add(bytes);
-        if self.from > REMEMBERED_BYTES {
-            (self.from, self.to) = (self.from / 2, self.to / 2);
-        }
-    }
-
-    /// True if it shrank further than the other.
-    fn is_smaller_than(self, other: Self) -> bool {
-        self.takes_off(other, 0)
-    }
-
-    /// True if it shrank further than the other by more than the least gain.
-    fn is_better_than(self, other: Self) -> bool {
-        self.takes_off(other, GAIN_PERCENT)
-    }
-
-    /// True if it takes off at least so much of what the other leaves.
-    fn takes_off(self, other: Self, percent: u64) -> bool {
-        let of = |one: Self, of: Self| u128::from(one.to) * u128::from(of.from.max(1));
-        of(self, other) * 100 <= of(other, self) * u128::from(100 - percent)
-    }
-}
 
 /// The history of a flow's own.
 #[derive(Clone, Copy, Debug)]
 struct Own {
-    /// What the shared one did before.
-    before: Shrunk,
+    /// What the shared one did before with what the flow sent, or else with all.
+    before: ByCodec,
     filled_bytes: u64,
+    /// What this one does, with the codec that it has now.
+    codec: u64,
     shrunk: Shrunk,
+    /// How often nothing was known that it could be compared with.
+    waited: u32,
     /// The comparison is over.
     is_kept: bool,
 }
 
 impl Own {
+    /// In a flow whose batches shrank so much in the shared history.
+    fn new(before: ByCodec) -> Self {
+        let shrunk = Shrunk::default();
+        Self { before, filled_bytes: 0, codec: 0, shrunk, waited: 0, is_kept: false }
+    }
+
+    /// A batch of the flow went through it. Returns true if there were enough to compare.
+    fn add(&mut self, codec: u64, bytes: (u64, u64)) -> bool {
+        if self.filled_bytes < FILLED_BYTES {
+            self.filled_bytes += bytes.0;
+            return false;
+        }
+        if self.codec != codec {
+            // What another codec left is not to be compared with what this one does.
+            (self.codec, self.shrunk) = (codec, Shrunk::default());
+        }
+        self.shrunk.add(bytes);
+        self.shrunk.from >= COMPARED_BYTES
+    }
+
+    /// Compares it with the shared one, of which the latest is this. None if the shared one has not had the same codec for
+    /// long enough, and may yet have it.
+    fn compare(&mut self, shared: &ByCodec) -> Option<Compared> {
+        let of = |it: &ByCodec| it.of(self.codec, COMPARED_BYTES / 4);
+        let same = of(&self.before).or_else(|| of(shared));
+        if same.is_none() && self.waited < WAITS_MAX {
+            (self.waited, self.shrunk) = (self.waited + 1, Shrunk::default());
+            return None;
+        }
+        self.is_kept = true;
+        // Where each has found a codec of its own, that is a part of what they are worth.
+        Some(Compared { own: self.shrunk, shared: same.unwrap_or(shared.latest()) })
+    }
+}
+
+/// What a flow's own history has made of its bytes, and what the shared one makes of as many or others.
+#[derive(Clone, Copy, Debug)]
+struct Compared {
+    own: Shrunk,
+    shared: Shrunk,
+}
+
+impl Compared {
     /// The shared one did better.
     fn has_lost(&self) -> bool {
-        self.before.is_smaller_than(self.shrunk)
+        self.shared.is_smaller_than(self.own)
     }
 }
 
@@ -107,7 +121,7 @@ struct Flow {
     shared: u64,
     bytes: u64,
     /// What its batches shrank to in the shared history.
-    shrunk: Shrunk,
+    shrunk: ByCodec,
     at: Instant,
     ask_at: Instant,
     /// After it went back, it asks no sooner than this: double of it each time.
@@ -137,16 +151,16 @@ impl Trial {
     }
 
     /// A flow has compared.
-    fn end(&mut self, now: Instant, flow: u64, own: &Own) {
+    fn end(&mut self, now: Instant, flow: u64, compared: &Compared) {
         if self.done.is_empty() {
             self.due_at = now + TRIAL_NS_MAX;
         }
         self.running.retain(|it| *it != flow);
-        self.done.push((flow, own.has_lost()));
-        let Own { before, shrunk, .. } = own;
-        self.own.add((shrunk.from, shrunk.to));
-        let to = u128::from(shrunk.from) * u128::from(before.to) / u128::from(before.from.max(1));
-        self.shared.add((shrunk.from, u64::try_from(to).unwrap_or(u64::MAX)));
+        self.done.push((flow, compared.has_lost()));
+        let Compared { own, shared } = compared;
+        self.own.add((own.from, own.to));
+        let to = u128::from(own.from) * u128::from(shared.to) / u128::from(shared.from.max(1));
+        self.shared.add((own.from, u64::try_from(to).unwrap_or(u64::MAX)));
     }
 
     /// A flow is gone, or has no history of its own any more.
@@ -168,7 +182,7 @@ impl Trial {
 #[derive(Clone, Debug)]
 struct Group {
     group: u64,
-    shrunk: Shrunk,
+    shrunk: ByCodec,
     trial: Trial,
     /// Flows of their own are known to be better until then.
     better_until: Instant,
@@ -182,7 +196,7 @@ impl Group {
     fn new(group: u64) -> Self {
         Self {
             group,
-            shrunk: Shrunk::default(),
+            shrunk: ByCodec::default(),
             trial: Trial::default(),
             better_until: Instant::ZERO,
             retry_at: Instant::ZERO,
@@ -281,7 +295,7 @@ impl FlowHistories {
             ages.min().map_or(0, |(_, at)| at)
         };
         let at = same.unwrap_or_else(oldest);
-        let shrunk = Shrunk::default();
+        let shrunk = ByCodec::default();
         let (ask_at, retry_ns) = (now, RETRY_NS_MIN);
         let new = Flow { flow, shared, bytes: 0, shrunk, at: now, ask_at, retry_ns, own: None };
         let place = &mut set[at];
@@ -312,7 +326,7 @@ impl FlowHistories {
         };
         let is_better = now < group.better_until;
         let may_try = group.trial.admits(beside) && now >= group.retry_at;
-        if group.shrunk.from < COMPARED_BYTES || !(is_better || may_try) {
+        if group.shrunk.latest().from < COMPARED_BYTES || !(is_better || may_try) {
             return false;
         }
         if !is_better {
@@ -321,10 +335,8 @@ impl FlowHistories {
         let group_before = group.shrunk;
         let known = self.flow(now, shared, flow);
         // Its own bytes tell more than those of all.
-        let before =
-            if known.shrunk.from >= COMPARED_BYTES / 4 { known.shrunk } else { group_before };
-        let own = Own { before, filled_bytes: 0, shrunk: Shrunk::default(), is_kept: false };
-        known.own = Some(own);
+        let is_known = known.shrunk.latest().from >= COMPARED_BYTES / 4;
+        known.own = Some(Own::new(if is_known { known.shrunk } else { group_before }));
         self.own.push((own_key(flow), flow));
         true
     }
@@ -340,13 +352,13 @@ impl FlowHistories {
         }
     }
 
-    /// A batch of the group, which begins with a packet of the flow, was compressed in its context, from so
-    /// many bytes to so many; the context takes `memory_bytes`.
+    /// A batch of the group, which begins with a packet of the flow, was compressed in its context with a codec, which
+    /// any number names, from so many bytes to so many; the context takes `memory_bytes`.
     pub fn compressed(
         &mut self,
         now: Instant,
         (group, flow): (u64, u64),
-        bytes: (u64, u64),
+        (codec, bytes): (u64, (u64, u64)),
         memory_bytes: usize,
     ) {
         if self.own_max == 0 {
@@ -355,9 +367,9 @@ impl FlowHistories {
         match self.own.iter().position(|(key, _)| *key == group) {
             Some(at) => {
                 self.memory_bytes = memory_bytes;
-                self.compressed_alone(now, at, bytes);
+                self.compressed_alone(now, at, (codec, bytes));
             }
-            None => self.compressed_shared(now, (group, flow), bytes),
+            None => self.compressed_shared((now, codec), (group, flow), bytes),
         }
     }
 
@@ -374,10 +386,10 @@ impl FlowHistories {
             }
             return;
         }
-        known.shrunk.add_lately((bytes, bytes));
+        known.shrunk.add_raw(bytes);
         let shared = known.shared;
         if let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) {
-            group.shrunk.add_lately((bytes, bytes));
+            group.shrunk.add_raw(bytes);
         }
     }
 
@@ -409,45 +421,46 @@ impl FlowHistories {
         self.groups.push(Group { used_at: now, ..Group::new(group) });
     }
 
-    fn compressed_shared(&mut self, now: Instant, (group, flow): (u64, u64), bytes: (u64, u64)) {
+    fn compressed_shared(
+        &mut self,
+        (now, codec): (Instant, u64),
+        (group, flow): (u64, u64),
+        bytes: (u64, u64),
+    ) {
         if let Some(set) = self.sets.get_mut(flow as usize % SETS) {
             let known = set.iter_mut().flatten().find(|it| it.flow == flow && it.shared == group);
             if let Some(known) = known {
-                known.shrunk.add_lately(bytes);
+                known.shrunk.add(codec, bytes);
             }
         }
         if let Some(known) = self.groups.iter_mut().find(|it| it.group == group) {
             known.used_at = now;
-            known.shrunk.add_lately(bytes);
+            known.shrunk.add(codec, bytes);
         }
     }
 
-    fn compressed_alone(&mut self, now: Instant, at: usize, bytes: (u64, u64)) {
+    fn compressed_alone(&mut self, now: Instant, at: usize, (codec, bytes): (u64, (u64, u64))) {
         let (_, flow) = self.own[at];
         let set = &mut self.sets[flow as usize % SETS];
         let mine = set.iter_mut().flatten().find(|it| it.flow == flow && it.own.is_some());
         let Some(Flow { shared, own: place, .. }) = mine else { return };
         let Some(own) = place.as_mut().filter(|own| !own.is_kept) else { return };
-        if own.filled_bytes < FILLED_BYTES {
-            own.filled_bytes += bytes.0;
+        if !own.add(codec, bytes) {
             return;
         }
-        own.shrunk.add(bytes);
-        if own.shrunk.from < COMPARED_BYTES {
-            return;
-        }
-        own.is_kept = true;
-        let (shared, own) = (*shared, *own);
+        let shared = *shared;
+        let known = self.groups.iter().find(|it| it.group == shared).map(|it| it.shrunk);
+        let Some(compared) = own.compare(&known.unwrap_or_default()) else { return };
         self.remember(now, shared);
         let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) else { return };
         if !group.trial.running.contains(&flow) {
             // It followed others. What is not so for it alone may be so for them.
-            if own.has_lost() {
+            if compared.has_lost() {
                 self.go_back(now, flow);
             }
             return;
         }
-        group.trial.end(now, flow, &own);
+        group.trial.end(now, flow, &compared);
         self.judge_trials(now);
     }
 
@@ -483,233 +496,4 @@ fn release(own: &mut Vec<(u64, u64)>, groups: &mut [Group], gone: &Flow) {
 /// The key of the group that only this flow is in.
 fn own_key(flow: u64) -> u64 {
     (flow ^ 0x6f77_6e20_6869_7374).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SHARED: u64 = 7;
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_ns(ms * MILLI_NS)
-    }
-
-    /// Sends packets of each flow in turn for so many milliseconds, one each a millisecond, and compresses
-    /// them; `ratio` says to how many percent, of a flow with its own history or without. Returns the
-    /// flows that had their own at the end.
-    fn run(
-        histories: &mut FlowHistories,
-        (from_ms, ms): (u64, u64),
-        flows: &[u64],
-        percent: impl Fn(bool) -> u64,
-    ) -> Vec<u64> {
-        let mut own = Vec::new();
-        for now in from_ms..from_ms + ms {
-            own.clear();
-            for &flow in flows {
-                let group = histories.group_of(at(now), SHARED, flow, 1_400);
-                let is_own = group != SHARED;
-                let bytes = (1_400, 14 * percent(is_own));
-                histories.compressed(at(now), (group, flow), bytes, 1 << 20);
-                if is_own {
-                    own.push(flow);
-                }
-            }
-        }
-        own
-    }
-
-    #[test]
-    fn one_transfer_alone_stays_where_it_is() {
-        let mut histories = FlowHistories::new(11);
-        assert_eq!(run(&mut histories, (0, 2_000), &[1], |_| 40), [0; 0]);
-        // Short ones beside it change nothing.
-        for flow in 100..200 {
-            let flows = [1, flow];
-            assert_eq!(run(&mut histories, (2_000 + flow * 10, 10), &flows, |_| 40), [0; 0]);
-        }
-    }
-
-    #[test]
-    fn one_tries_and_the_others_follow_if_it_gains() {
-        let mut histories = FlowHistories::new(11);
-        let flows = [1, 2, 3, 4];
-        let gains = |is_own| if is_own { 30 } else { 40 };
-        let trying = run(&mut histories, (0, 300), &flows, gains);
-        assert_eq!(trying.len(), 1, "{trying:?}");
-        let all = run(&mut histories, (300, 1_000), &flows, gains);
-        // The last one has nobody beside it.
-        assert_eq!(all.len(), 3, "{all:?}");
-        assert_eq!(histories.own(), 3);
-    }
-
-    /// Of ten, three try: one of them carries what shrinks less just then.
-    #[test]
-    fn what_one_flow_happens_to_carry_does_not_decide_for_all() {
-        for unlucky in 1..=10 {
-            let mut histories = FlowHistories::new(16);
-            let mut trying = 0;
-            for now in 0..3_000 {
-                for flow in 1..=10 {
-                    let group = histories.group_of(at(now), SHARED, flow, 1_400);
-                    let to = match (group == SHARED, flow == unlucky) {
-                        (true, _) => 400,
-                        (false, true) => 401,
-                        (false, false) => 340,
-                    };
-                    histories.compressed(at(now), (group, flow), (1_400, to), 1 << 20);
-                }
-                trying = if now < 700 { histories.own() } else { trying };
-            }
-            assert_eq!(trying, 3, "with {unlucky}");
-            // One alone has nobody beside it; the unlucky one may have gone back.
-            assert!(histories.own() >= 8, "with {unlucky}: {}", histories.own());
-        }
-    }
-
-    #[test]
-    fn who_ends_or_lags_in_a_trial_does_not_hold_up_the_others() {
-        let gains = |is_own| if is_own { 30 } else { 40 };
-        let flows = [1, 2, 3, 4, 5, 6];
-        for lags in [false, true] {
-            let mut histories = FlowHistories::new(16);
-            let trying = run(&mut histories, (0, 400), &flows, gains);
-            assert_eq!(trying.len(), 2, "{trying:?}");
-            // The second one sends nothing more, or next to nothing.
-            let rest: Vec<u64> = flows.into_iter().filter(|it| *it != trying[1]).collect();
-            let mut own = Vec::new();
-            for second in 0..16 {
-                let from_ms = 400 + 1_000 * second;
-                own = run(&mut histories, (from_ms, 999), &rest, gains);
-                if lags {
-                    run(&mut histories, (from_ms + 999, 1), &[trying[1]], gains);
-                }
-            }
-            assert!(own.len() >= 4, "{own:?}");
-        }
-    }
-
-    #[test]
-    fn who_does_not_gain_goes_back_and_the_next_try_comes_later() {
-        let mut histories = FlowHistories::new(11);
-        let flows = [1, 2, 3, 4];
-        let loses = |is_own| if is_own { 39 } else { 40 };
-        assert_eq!(run(&mut histories, (0, 300), &flows, loses).len(), 1);
-        assert_eq!(run(&mut histories, (300, 9_000), &flows, loses), [0; 0]);
-        // Ten seconds later one tries again, and then twenty.
-        assert_eq!(run(&mut histories, (9_300, 1_800), &flows, loses).len(), 1);
-        assert_eq!(run(&mut histories, (11_100, 18_000), &flows, loses), [0; 0]);
-    }
-
-    /// Batches shrink by a tenth more alone, but of one packet in so many there is no time for any: with histories of
-    /// their own, or with any.
-    fn own_after_raw(raw_every: impl Fn(bool) -> u64) -> usize {
-        let mut histories = FlowHistories::new(16);
-        for now in 0..4_000 {
-            for flow in 1..=6 {
-                let group = histories.group_of(at(now), SHARED, flow, 1_400);
-                let is_own = group != SHARED;
-                if now % raw_every(is_own) == 0 {
-                    histories.passed_raw(flow, 1_400);
-                } else {
-                    let to = if is_own { 450 } else { 500 };
-                    histories.compressed(at(now), (group, flow), (1_400, to), 1 << 20);
-                }
-            }
-        }
-        histories.own()
-    }
-
-    #[test]
-    fn what_goes_raw_meanwhile_counts() {
-        assert_eq!(own_after_raw(|is_own| if is_own { 8 } else { 1_000 }), 0);
-        assert_eq!(own_after_raw(|_| 8), 5, "it does without them, too");
-        assert_eq!(own_after_raw(|_| 1_000), 5);
-    }
-
-    #[test]
-    fn there_are_no_more_than_may_be() {
-        let mut histories = FlowHistories::new(3);
-        let flows = [1, 2, 3, 4, 5, 6];
-        let gains = |is_own| if is_own { 30 } else { 40 };
-        assert_eq!(run(&mut histories, (0, 3_000), &flows, gains).len(), 2);
-        // Those that end make room.
-        assert_eq!(run(&mut histories, (3_000, 3_000), &flows[..1], gains).len(), 1);
-        let rest = run(&mut histories, (6_000, 3_000), &flows[2..], gains);
-        assert_eq!(rest.len(), 2, "{rest:?}");
-        let mut none = FlowHistories::new(0);
-        assert_eq!(run(&mut none, (0, 3_000), &flows, gains), [0; 0]);
-    }
-
-    /// One of prose and one of something that shrinks less: each is compared with itself.
-    #[test]
-    fn a_flow_is_compared_with_itself() {
-        let mut histories = FlowHistories::new(11);
-        for now in 0..3_000 {
-            for (flow, percent) in [(1, 30), (2, 80)] {
-                let group = histories.group_of(at(now), SHARED, flow, 1_400);
-                histories.compressed(at(now), (group, flow), (1_400, 14 * percent), 1 << 20);
-            }
-        }
-        assert_eq!(histories.own(), 0);
-    }
-
-    #[test]
-    fn where_contexts_are_scarce_a_flow_goes_back_and_none_follows_for_a_while() {
-        let gains = |is_own| if is_own { 30 } else { 40 };
-        let flows = [1, 2, 3, 4];
-        for others in [false, true] {
-            let mut histories = FlowHistories::new(11);
-            assert_eq!(run(&mut histories, (0, 1_300), &flows, gains).len(), 3);
-            let (key, _) = histories.own[0];
-            histories.crowded_out(at(1_300), if others { 99 } else { key });
-            assert_eq!(run(&mut histories, (1_300, 9_900), &flows, gains).len(), 2);
-            assert_eq!(run(&mut histories, (11_300, 2_000), &flows, gains).len(), 3);
-        }
-        FlowHistories::new(11).crowded_out(at(0), 7);
-    }
-
-    #[test]
-    fn memory_bounds_them_too() {
-        let mut histories = FlowHistories::new(11);
-        let flows = [1, 2, 3, 4, 5, 6];
-        for now in 0..3_000 {
-            for flow in flows {
-                let group = histories.group_of(at(now), SHARED, flow, 1_400);
-                let to = if group == SHARED { 700 } else { 400 };
-                histories.compressed(at(now), (group, flow), (1_400, to), MEMORY_BYTES_MAX / 3);
-            }
-        }
-        assert_eq!(histories.own(), 3);
-    }
-
-    #[test]
-    fn ten_thousand_flows_and_groups_are_not_remembered() {
-        let mut histories = FlowHistories::new(11);
-        for flow in 0..10_000 {
-            let now = at(flow / 10);
-            let group = histories.group_of(now, flow, flow, 1_400);
-            histories.compressed(now, (group, flow), (1_400, 500), 1);
-        }
-        assert_eq!((histories.sets.len(), histories.groups.len()), (SETS, 0));
-        for group in 0..100 {
-            for _ in 0..200 {
-                histories.group_of(at(2_000), group, group, 1_400);
-            }
-        }
-        assert_eq!(histories.groups.len(), GROUPS_MAX);
-        assert_eq!(histories.own(), 0);
-    }
-
-    #[test]
-    fn a_flow_whose_trial_ends_early_leaves_the_trial_to_another() {
-        let mut histories = FlowHistories::new(11);
-        let gains = |is_own| if is_own { 30 } else { 40 };
-        let trying = run(&mut histories, (0, 300), &[1, 2, 3, 4], gains);
-        assert_eq!(trying.len(), 1, "{trying:?}");
-        let others: Vec<u64> = [1, 2, 3, 4].into_iter().filter(|it| *it != trying[0]).collect();
-        let later = run(&mut histories, (300, 4_000), &others, gains);
-        assert_eq!(later.len(), 2, "{later:?}");
-    }
 }

@@ -21,7 +21,7 @@ use super::bound::CodecPoint;
 use super::{Carried, Processor, TrialBudget};
 use candidate::{Candidate, content_of, truth};
 use own::Own;
-use trials::{TRIAL_PART, TRIAL_SAVED_NS_MAX};
+use trials::{BeforeTrial, TRIAL_PART, TRIAL_SAVED_NS_MAX};
 
 /// Another codec has to carry so many times more: what codecs cost varies.
 const GAIN_MIN: f64 = 1.03;
@@ -154,6 +154,8 @@ pub struct CodecPick<C> {
     all_bytes: u64,
     budget: TrialBudget,
     is_trying: bool,
+    /// What was known of trials before the one that is due or under way.
+    before_trial: Option<BeforeTrial>,
     processor: Processor,
     /// The bytes a second that the receiver has time for, of codecs that take it as long as the sender, if it says so.
     receiver: Option<f64>,
@@ -192,6 +194,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             all_bytes: 0,
             budget: TrialBudget::new(TRIAL_PART, TRIAL_SAVED_NS_MAX),
             is_trying: false,
+            before_trial: None,
             processor: Processor::default(),
             receiver: None,
         }
@@ -208,6 +211,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         Self {
             own,
             explored_from,
+            before_trial: None,
             better,
             original,
             left,

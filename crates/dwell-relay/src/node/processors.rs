@@ -231,6 +231,9 @@ impl Processors {
         if !self.trials_began.is_empty() {
             self.trials_began.remove(0);
         }
+        if took_ns == 0 {
+            return; // it was not made
+        }
         // Where little may be had of a processor, others wait for longer.
         self.trial_ns = (took_ns as f64 * processor.slowdown().max(1.0)) as u64;
         self.trials.spend(now, self.trial_ns);

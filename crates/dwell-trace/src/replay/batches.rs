@@ -11,6 +11,8 @@ use crate::contexts::WINDOW_LOG;
 
 /// What a context takes, with its ring, its window and tables of medium size.
 const CONTEXT_BYTES: usize = 6 << WINDOW_LOG;
+/// The name of the codec, of which a replay has one.
+const CODEC: u64 = 0;
 
 /// The compressor of a port, and the groups of its packets.
 pub(super) struct Batches {
@@ -77,7 +79,8 @@ impl Batches {
         let outcome = match compressed.len {
             Ok(Some(len)) if compressed.in_context => {
                 let (group, bytes) = (job.context.unwrap_or_default(), u64::from(job.bytes));
-                self.flows.compressed(now, (group, flow), (bytes, len as u64), CONTEXT_BYTES);
+                let bytes = (CODEC, (bytes, len as u64));
+                self.flows.compressed(now, (group, flow), bytes, CONTEXT_BYTES);
                 Outcome::Committed(len as u32)
             }
             Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),

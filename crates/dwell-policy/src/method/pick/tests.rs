@@ -339,3 +339,30 @@ proptest! {
         }
     }
 }
+
+/// Others were first by the time that it is asked for: what it did not say is asked for again, and that it took no time
+/// is no reason to ask for the next one sooner.
+#[test]
+fn a_trial_that_is_refused_is_due_as_it_was() {
+    let (mut pick, link) = (pick(), Some(5.0 * MBIT));
+    let use_it = |pick: &mut CodecPick<usize>| pick.compressed(200_000, 90_000, 800_000);
+    use_it(&mut pick);
+    let first = pick.due_trial(at(1), link, |_| true);
+    assert!(first.len() > 1 && pick.due_trial(at(2), link, |_| true).is_empty());
+    pick.refused();
+    assert_eq!(pick.due_trial(at(3), link, |_| true), first);
+    let point = |codec: usize| CodecPoint::new(COSTS[codec], RATIOS[codec]);
+    let results: Vec<_> = first.iter().map(|&codec| Tried { codec, point: point(codec) }).collect();
+    pick.tried(at(4), &results, 30_000_000);
+    pick.refused();
+    // So is the next, and what the first took is known yet; nor does one say anything of that which nobody could make.
+    use_it(&mut pick);
+    for ms in [20_005, 20_010, 20_015] {
+        assert!(!pick.due_trial(at(ms), link, |_| true).is_empty());
+        pick.refused();
+        assert_eq!(pick.trial_ns, 30_000_000);
+    }
+    assert!(!pick.due_trial(at(20_020), link, |_| true).is_empty());
+    pick.tried(at(20_021), &[], 0);
+    assert_eq!(pick.trial_ns, 30_000_000);
+}

@@ -35,9 +35,18 @@ const DRIFT_NS_MAX: u64 = 3 * SECOND_NS / 10;
 /// it leaves.
 const LEFT_MIN: f64 = 0.65;
 
+/// What is forgotten when a trial is asked for, in case it is not made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BeforeTrial {
+    bytes: u64,
+    tried_at: Option<Instant>,
+    ratio_then: Option<f64>,
+    link_then: f64,
+}
+
 impl<C: Copy + PartialEq> CodecPick<C> {
-    /// Returns the codecs that are to be tried now, which [`tried`](Self::tried) is to be called for, on a link
-    /// of so many bytes a second; none if it is not time for it.
+    /// Returns the codecs that are to be tried now, which [`tried`](Self::tried) is to be called for, or
+    /// [`refused`](Self::refused), on a link of so many bytes a second; none if it is not time for it.
     pub fn due_trial(
         &mut self,
         now: Instant,
@@ -54,6 +63,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         };
         if !list.is_empty() {
             self.is_trying = true;
+            let Self { bytes, tried_at, ratio_then, link_then, .. } = *self;
+            self.before_trial = Some(BeforeTrial { bytes, tried_at, ratio_then, link_then });
             self.own.compare();
             (self.bytes, self.ratio_then) = (0, self.measured().map(|it| it.ratio));
             (self.tried_at, self.link_then, self.drift) = (Some(now), link, None);
@@ -132,9 +143,20 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.all_bytes - bytes >= DRIFT_BYTES_MIN || now.since_ns(since) >= DRIFT_NS_MAX
     }
 
-    /// Codecs were tried, one after another with the same bytes, which took so long in all.
+    /// There was no time for the trial that was asked for: it says nothing, and is due as it was.
+    pub fn refused(&mut self) {
+        let Some(before) = self.before_trial.take().filter(|_| self.is_trying) else { return };
+        (self.is_trying, self.own.ratio_then) = (false, None);
+        (self.bytes, self.tried_at) = (self.bytes.saturating_add(before.bytes), before.tried_at);
+        (self.ratio_then, self.link_then) = (before.ratio_then, before.link_then);
+    }
+
+    /// Codecs were tried, one after another with the same bytes, which took so long in all; no time if nobody could try them.
     pub fn tried(&mut self, now: Instant, results: &[Tried<C>], took_ns: u64) {
-        (self.is_trying, self.trial_ns, self.tried_at) = (false, took_ns, Some(now));
+        (self.is_trying, self.tried_at, self.before_trial) = (false, Some(now), None);
+        if took_ns > 0 {
+            self.trial_ns = took_ns;
+        }
         // A processor of which little may be had is busy with it for longer.
         self.budget.spend(now, (took_ns as f64 * self.processor.slowdown()) as u64);
         // Of those that were not tried with these bytes, what they leave is guessed by the one in use.

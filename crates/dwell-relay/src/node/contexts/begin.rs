@@ -16,6 +16,17 @@ pub(super) struct Coder {
     pub(super) model: Option<PpmSpec>,
 }
 
+impl Coder {
+    /// Returns a number that no coder has which leaves other lengths.
+    pub(super) fn name(&self) -> u64 {
+        let level = 2 * self.zstd.level.unsigned_abs() + u32::from(self.zstd.level < 0);
+        match self.model {
+            Some(model) => (1 << 32) + u64::from(model.order),
+            None => u64::from(level),
+        }
+    }
+}
+
 /// What is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {

@@ -255,6 +255,11 @@ impl Picking {
         &self.pick
     }
 
+    /// There was no time for the trial that was due.
+    pub(super) fn refused(&mut self) {
+        self.pick.refused();
+    }
+
     /// Looks which codec is best now, over a link of this rate to a receiver that has time for so much from models.
     pub(super) fn review(
         &mut self,

@@ -136,6 +136,7 @@ pub(in crate::node) fn finish(
         elapsed_ns: job.elapsed_ns,
     };
     let place = place_of(&job).filter(|_| made == Made::Done);
+    let codec = job.generation.coder.name();
     let ContextJob { ticket, group, context, epoch, encoder, batch, packets_bytes, out, .. } = job;
     let memory_bytes = encoder.memory_bytes();
     let is_live = contexts.outgoing.leave(now, (context, epoch), encoder, left);
@@ -148,7 +149,7 @@ pub(in crate::node) fn finish(
             contexts.outgoing.counts.bytes_out += out.len() as u64;
             let bytes = (packets_bytes, out.len() as u64);
             let flow = store.treatment(ticket.id).flow;
-            contexts.flows.compressed(now, (group, flow), bytes, memory_bytes);
+            contexts.flows.compressed(now, (group, flow), (codec, bytes), memory_bytes);
             Outcome::Committed(out.len() as u32)
         }
         _ if made == Made::NotSmaller => Outcome::NotSmaller,

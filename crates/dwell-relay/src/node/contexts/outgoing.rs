@@ -23,7 +23,7 @@ use super::Limits;
 use super::again::{Again, LostBatch, LostBatches};
 use super::begin::{Coder, Generation, Kind, Wanted};
 use super::choice::Mode;
-use super::codec::{self, BatchCodec, CodecTrial};
+use super::codec::{self, BatchCodec, CodecTrial, Picking};
 use super::counts::{OutgoingCounts, Reason};
 use super::job::Made;
 use crate::node::store::InContext;
@@ -412,7 +412,9 @@ impl Outgoing {
         let trial = self.trials.due.take()?;
         if !may_try {
             // Others were first. It would not be of what goes through the context then.
-            self.tried(now, &trial);
+            if let Some(picking) = self.picking_of(trial.group) {
+                picking.refused();
+            }
             return None;
         }
         self.trials.may_begin_at = now + RESULT_NS_MAX;
@@ -422,11 +424,15 @@ impl Outgoing {
     /// Codecs were tried.
     pub(in crate::node) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
         self.trials.may_begin_at = now;
-        let at = self.by_group.get(&trial.group).map(|&at| usize::from(at));
-        let context = at.and_then(|at| self.contexts.get_mut(at));
-        if let Some(picking) = context.and_then(|it| it.picking.as_mut()) {
+        if let Some(picking) = self.picking_of(trial.group) {
             self.pick = Some(picking.tried(now, trial).clone());
         }
+    }
+
+    /// The choice of the codec of a group's context.
+    fn picking_of(&mut self, group: u64) -> Option<&mut Picking> {
+        let at = usize::from(*self.by_group.get(&group)?);
+        self.contexts.get_mut(at)?.picking.as_deref_mut()
     }
 
     /// The next number of the context for a batch; none if its generation has ended.

@@ -248,3 +248,31 @@ fn what_is_lost_comes_back_once_and_the_encoder_may_be_away_meanwhile() {
     let lost = pair.outgoing.take_lost().expect("it is lost as well");
     assert!(!lost.is_first_time() && !pair.outgoing.has_lost());
 }
+
+/// Two contexts ask at once, and there is time for one: the other asks again as soon as there is, and not seconds later.
+#[test]
+fn a_trial_that_is_refused_comes_when_there_is_time() {
+    let rate = Some(Rate::from_mbps(1));
+    let pick = |pair: &mut Pair, may_try: bool| {
+        let path = (rate, false, None);
+        pair.outgoing.pick(pair.now, path, Processor::default(), may_try)
+    };
+    // The number of batches before the first.
+    let mut pair = Pair::new(2);
+    assert!(pick(&mut pair, true).is_none());
+    let batches = (1..1_000).find(|_| {
+        pair.batch(1);
+        pick(&mut pair, true).is_some()
+    });
+    let batches = batches.expect("a trial");
+    let mut pair = Pair::new(2);
+    assert!(pick(&mut pair, true).is_none());
+    for _ in 0..batches {
+        pair.batch(1);
+    }
+    assert!(pick(&mut pair, false).is_none(), "there is no time");
+    pair.batch(1);
+    assert!(pick(&mut pair, true).is_none(), "nobody asks while there is none");
+    pair.batch(1);
+    assert!(pick(&mut pair, true).is_some());
+}
