@@ -84,6 +84,10 @@ pub struct LinkState {
     /// nothing else, as in simulations, has none.
     #[serde(default)]
     pub starved_ns: u64,
+    /// What packets of a flow may keep waiting, in nanoseconds, if that is more than the scheme grants them
+    /// ([`FlowQueues::target_ns`](crate::FlowQueues)): what the link needs so that it does not idle when the flow slows down.
+    #[serde(default)]
+    pub granted_ns: u64,
     /// The most processor time that compressing may take, if that is less than there is: what it brings is not worth
     /// more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,6 +118,7 @@ impl LinkState {
             given_bytes: 0,
             takes_all: false,
             starved_ns: 0,
+            granted_ns: 0,
             cpu_limit: None,
         }
     }

@@ -320,7 +320,8 @@ impl Flows {
         let frame = &common.config.frame;
         let frame_bytes = u64::from(frame.frame_bytes) + u64::from(frame.units_bytes_max);
         let frame_ns = common.config.rate.map_or(0, |rate| rate.transmission_ns(frame_bytes));
-        let target_ns = self.grant.target_ns.max(frame_ns + frame_ns / 2);
+        let least_ns = (frame_ns + frame_ns / 2).max(common.link.granted_ns);
+        let target_ns = self.grant.target_ns.max(least_ns);
         let grant = Grant { target_ns, ..self.grant };
         loop {
             match self.lanes.first(at, now, &grant)? {

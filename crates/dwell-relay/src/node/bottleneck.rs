@@ -101,6 +101,8 @@ pub(crate) struct Found {
     pub(crate) rate: Rate,
     /// The rate at which to send, so that its queue becomes or stays short.
     pub(crate) pace: Rate,
+    /// How much longer packets wait because that is less for once, in nanoseconds.
+    pub(crate) held_back_ns: u64,
 }
 
 /// The latest datagram that a report knows of.
@@ -190,8 +192,11 @@ impl Bottleneck {
     /// The rate beyond the next hop, if the slowest link is there.
     pub(crate) fn found(&self) -> Option<Found> {
         let rate = |bps: f64| Rate::clamped_bps(bps.max(RATE_MIN_BPS) as u64);
-        let found =
-            |held: &Held| Found { rate: rate(held.rate_bps()), pace: rate(held.pace_bps()) };
+        let found = |held: &Held| Found {
+            rate: rate(held.rate_bps()),
+            pace: rate(held.pace_bps()),
+            held_back_ns: held.held_back_ns(),
+        };
         self.held.as_ref().map(found)
     }
 

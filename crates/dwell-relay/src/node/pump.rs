@@ -186,6 +186,8 @@ fn link_state(
         given_bytes: pacer.given_bytes(now) + again_bytes,
         takes_all: pacer.takes_all(),
         starved_ns,
+        // What waits because the queue beyond is emptied is no reason for a connection to slow down.
+        granted_ns: pacer.found().map_or(0, |found| found.held_back_ns),
         cpu_limit,
     }
 }

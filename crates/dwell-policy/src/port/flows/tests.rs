@@ -376,6 +376,29 @@ fn noise_goes_raw_between_batches_and_shares_the_link() {
     assert!(text_bytes.abs_diff(noise_bytes) < 8_000, "{text_bytes} and {noise_bytes}");
 }
 
+/// What the link needs to stay busy may wait: 20 ms here, on a link with a round trip of twice that.
+#[test]
+fn a_flow_may_keep_waiting_for_as_long_as_is_granted() {
+    let dropped = |waits_ms: u64, granted_ms: u64| {
+        let mut port = port(1_000);
+        let rate = Some(Rate::from_mbps(10));
+        let granted_ns = granted_ms * MILLI_NS;
+        port.handle(at(0), Event::Link(LinkState { granted_ns, ..LinkState::of_rate(rate) }));
+        for ms in 0..1_000 {
+            let id = ms as u32;
+            let noise = Packet { looks_random: true, ..packet(id, 1, 1_400) };
+            arrive(&mut port, at(ms), noise);
+            if ms >= waits_ms {
+                ready(&mut port, at(ms));
+            }
+            while ask(&mut port, at(ms)).is_some() {}
+        }
+        port.accounts().dropped_total().packets
+    };
+    assert_eq!([(4, 0), (18, 20), (4, 20)].map(|(waits, may)| dropped(waits, may)), [0; 3]);
+    assert!(dropped(18, 0) > 5 && dropped(22, 20) > 0);
+}
+
 #[test]
 fn a_flow_that_stands_for_too_long_loses_packets_or_is_marked() {
     for takes_mark in [false, true] {

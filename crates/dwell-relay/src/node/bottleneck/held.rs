@@ -37,6 +37,8 @@ const EXCESS: f64 = 1.03;
 const REFRESH_NS: u64 = 8 * SECOND_NS;
 const REFRESH_FIRST_NS: u64 = SECOND_NS;
 const REFRESH_GAIN: f64 = -0.3;
+/// What waits here because of that has gone so many lags later.
+const HELD_BACK_LAGS: u64 = 2;
 /// It goes on while the delay falls below what was known, but not for longer than this.
 const REFRESH_NS_MAX: u64 = 2 * SECOND_NS;
 /// Sending less must have made a queue half as long after this time, and some more on long paths.
@@ -98,6 +100,8 @@ pub(super) struct Held {
     /// When the queue is emptied next, and until when it is.
     refresh_at: Instant,
     refresh_until: Instant,
+    /// What waits here for longer because of that, until it has gone.
+    held_back_ns: u64,
     /// The queue that is being shortened.
     proof: Option<Proof>,
 }
@@ -119,6 +123,7 @@ impl Held {
             stepped_at: now,
             refresh_at: now + REFRESH_FIRST_NS,
             refresh_until: Instant::ZERO,
+            held_back_ns: 0,
             proof: None,
         }
     }
@@ -134,6 +139,11 @@ impl Held {
 
     pub(super) fn pace_bps(&self) -> f64 {
         self.rate_bps * (1.0 + self.gain)
+    }
+
+    /// Returns how much longer packets wait here because the queue beyond is emptied, in nanoseconds.
+    pub(super) fn held_back_ns(&self) -> u64 {
+        self.held_back_ns
     }
 
     pub(super) fn update(&mut self, sample: &RateSample) -> Attribution {
@@ -232,6 +242,9 @@ impl Held {
     /// Returns true if the queue is being emptied for once.
     fn refreshes(&mut self, sample: &RateSample, target_ns: u64) -> bool {
         let empty_ns = (target_ns as f64 / -REFRESH_GAIN) as u64;
+        if sample.now >= self.refresh_until + HELD_BACK_LAGS * sample.lag_ns {
+            self.held_back_ns = 0;
+        }
         if sample.now < self.refresh_until {
             if sample.is_least {
                 let until = sample.now + sample.lag_ns + empty_ns;
@@ -242,8 +255,10 @@ impl Held {
         }
         let is_due = sample.now >= self.refresh_at;
         if is_due {
-            self.refresh_until = sample.now + sample.lag_ns + empty_ns;
+            let length_ns = sample.lag_ns + empty_ns;
+            self.refresh_until = sample.now + length_ns;
             self.refresh_at = sample.now + REFRESH_NS;
+            self.held_back_ns = (length_ns as f64 * -REFRESH_GAIN) as u64;
         }
         is_due
     }

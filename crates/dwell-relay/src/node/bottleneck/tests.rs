@@ -1,7 +1,9 @@
 //! The estimator and the pacer over a modelled bottleneck, in virtual time.
 
 mod bbr;
+mod cubic;
 mod model;
+mod port;
 
 use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
@@ -310,5 +312,52 @@ fn an_idle_link_that_wakes_up_loses_nothing() {
             "{what}: {}",
             seen.came_bps
         );
+    }
+}
+
+/// One connection of the usual kind, far away: its packets are compressed to .4, and CoDel watches over them. Returns the parts
+/// of 20, 5 and 12 Mbit/s that are used, once it has had three seconds, and the time for which less than .9 of the last were.
+fn one_cubic(delay_ms: u64, grants: bool, seed: u64) -> ([f64; 3], u64) {
+    let delay_ns = delay_ms * MILLI_NS;
+    let (link, back) = (steps().with_delay_ns(delay_ns), LinkSpec::new().with_delay_ns(delay_ns));
+    let (flows, is_cubic, has_flows, left_percent) = (1, true, true, 40);
+    let terms = Terms {
+        link,
+        back,
+        flows,
+        is_cubic,
+        has_flows,
+        grants,
+        left_percent,
+        seed,
+        ..Terms::default()
+    };
+    let mut model = Model::new(&terms);
+    model.probe();
+    let (mut used, mut late_ms) = ([0.0; 3], 0);
+    for tick in 0..300 {
+        let came_bps = model.watch(100 * tick, 100 * (tick + 1)).came_bps;
+        let (phase, at) = ((tick / 100) as usize, tick % 100);
+        let part = came_bps / [20e6, 5e6, 12e6][phase];
+        used[phase] += if at >= 30 { part / 70.0 } else { 0.0 };
+        late_ms += if phase == 2 && part < 0.9 { 100 } else { 0 };
+    }
+    (used, late_ms)
+}
+
+/// The queue beyond is emptied every eight seconds, and what waits here meanwhile is nothing that a connection has to
+/// slow down for: else it has a third less for seconds, or far away all the time, and is late when the link becomes faster.
+#[test]
+fn emptying_the_queue_beyond_slows_no_connection_down() {
+    for seed in 1..=3 {
+        let [(before, late_before_ms), (now, late_ms)] =
+            [false, true].map(|grants| one_cubic(21, grants, seed));
+        let what = format!("seed {seed}: {before:?} {late_before_ms} ms, {now:?} {late_ms} ms");
+        assert!(now[..2].iter().all(|&part| part > 0.985), "{what}");
+        assert!(late_ms + 1_000 <= late_before_ms, "{what}");
+        // With a round trip of 160 ms.
+        let [(before, _), (now, _)] = [false, true].map(|grants| one_cubic(80, grants, seed));
+        let what = format!("seed {seed}, far away: {before:?}, {now:?}");
+        assert!(now.iter().zip(before).all(|(now, before)| *now > before + 0.03), "{what}");
     }
 }

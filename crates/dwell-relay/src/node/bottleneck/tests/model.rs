@@ -1,6 +1,6 @@
 //! Connections behind a relay, a bottleneck beyond, and the peer that reports.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate, Rng};
@@ -10,17 +10,17 @@ use dwell_wire::Arrivals;
 
 use super::super::{Bottleneck, LinkReport};
 use super::bbr::Bbr;
+use super::cubic::{Cubic, LEFT};
+use super::port::{Queue, Waiting};
 use crate::node::arrivals::Arrived;
 use crate::node::pacer::{Pacer, Pacing};
 
 /// The longest packet; the shortest has half as many.
-const PACKET_BYTES: u64 = 1_400;
+pub(super) const PACKET_BYTES: u64 = 1_400;
 /// Bytes that a datagram costs on the link beside the packet.
-const HEADER_BYTES: u64 = 50;
+pub(super) const HEADER_BYTES: u64 = 50;
 const STEP_NS: u64 = 200 * MICRO_NS;
 const REPORT_NS: u64 = 50 * MILLI_NS;
-/// The length of the relay's queue.
-const PORT_NS: u64 = 100 * MILLI_NS;
 
 #[derive(Clone)]
 pub(super) struct Terms {
@@ -30,6 +30,14 @@ pub(super) struct Terms {
     pub(super) flows: usize,
     /// They keep queues short (BBR) rather than fill them.
     pub(super) is_bbr: bool,
+    /// They fill them as Linux does.
+    pub(super) is_cubic: bool,
+    /// The relay has its own queues, with CoDel, and not one that is cut off at its end.
+    pub(super) has_flows: bool,
+    /// These grant what waits for longer while the queue beyond is emptied.
+    pub(super) grants: bool,
+    /// What is left of packets, in percent, as they come to the relay's link: they were compressed before.
+    pub(super) left_percent: u64,
     /// Traffic beside the tunnel that reacts to nothing.
     pub(super) cross_bps: u64,
     /// Connections beside the tunnel that fill any queue.
@@ -49,6 +57,10 @@ impl Default for Terms {
             back: LinkSpec::new().with_delay_ns(10 * MILLI_NS),
             flows: 2,
             is_bbr: false,
+            is_cubic: false,
+            has_flows: false,
+            grants: true,
+            left_percent: 100,
             cross_bps: 0,
             cross_flows: 0,
             offered_bps: u64::MAX,
@@ -63,9 +75,7 @@ impl Default for Terms {
 enum Packet {
     /// Of a connection behind the relay: its datagram's number.
     Ours {
-        flow: usize,
         number: u64,
-        serial: u64,
     },
     /// Of a connection beside it.
     Other {
@@ -86,6 +96,10 @@ struct Answer {
 #[derive(Clone, Default)]
 struct Flow {
     bbr: Option<Bbr>,
+    cubic: Option<Cubic>,
+    /// The round trip of the latest packet that was acknowledged, and when those under way were sent.
+    rtt_s: f64,
+    sent_at: VecDeque<(u64, Instant)>,
     window: f64,
     threshold: f64,
     /// Datagrams in transit, by serial numbers.
@@ -97,9 +111,9 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(is_bbr: bool) -> Self {
-        let bbr = is_bbr.then(Bbr::default);
-        Self { bbr, window: 10.0, threshold: 1e9, ..Self::default() }
+    fn new(is_bbr: bool, is_cubic: bool) -> Self {
+        let (bbr, cubic) = (is_bbr.then(Bbr::default), is_cubic.then(Cubic::default));
+        Self { bbr, cubic, window: 10.0, threshold: 1e9, ..Self::default() }
     }
 
     fn may_send(&self, now: Instant) -> bool {
@@ -110,6 +124,7 @@ impl Flow {
     fn send(&mut self, now: Instant) -> u64 {
         self.serial += 1;
         self.out.push_back(self.serial);
+        self.sent_at.push_back((self.serial, now));
         if let Some(bbr) = &mut self.bbr {
             bbr.sent(now, self.serial, self.out.len());
         }
@@ -118,6 +133,9 @@ impl Flow {
 
     fn acknowledged(&mut self, now: Instant, serial: u64) {
         self.received_at = now;
+        while let Some((_, at)) = self.sent_at.pop_front_if(|it| it.0 <= serial) {
+            self.rtt_s = now.since_ns(at) as f64 / 1e9;
+        }
         if let Some(bbr) = &mut self.bbr {
             self.window = bbr.acknowledged(now, serial);
             // What is far behind is lost, which changes nothing.
@@ -130,13 +148,21 @@ impl Flow {
             self.lost(lost);
         }
         self.out.retain(|&out| out != serial);
-        self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
+        let Self { window, rtt_s, .. } = *self;
+        self.window = match &mut self.cubic {
+            _ if window < self.threshold => window + 1.0,
+            Some(cubic) => cubic.acknowledged(now, window, rtt_s),
+            None => window + 1.0 / window,
+        };
     }
 
     fn lost(&mut self, serial: u64) {
         if serial > self.recover {
             self.recover = self.serial;
-            self.window = (self.window * 0.7).max(2.0);
+            self.window = match &mut self.cubic {
+                Some(cubic) => cubic.lost(self.window),
+                None => (self.window * LEFT).max(2.0),
+            };
             self.threshold = self.window;
         }
     }
@@ -183,7 +209,9 @@ pub(super) struct Model {
     flows: Vec<Flow>,
     others: Vec<Flow>,
     /// The queue in the relay.
-    port: VecDeque<(usize, u64, u64)>,
+    port: Queue,
+    /// The packets of datagrams that have not come.
+    carried: BTreeMap<u64, Vec<Waiting>>,
     number: u64,
     /// The last number of the session before.
     renewed_at: u64,
@@ -213,9 +241,10 @@ impl Model {
             bottleneck: Bottleneck::default(),
             pacer: Pacer::new(Pacing::Auto),
             rng: Rng::stream(terms.seed, 5),
-            flows: vec![Flow::new(terms.is_bbr); terms.flows],
-            others: vec![Flow::new(false); terms.cross_flows],
-            port: VecDeque::new(),
+            flows: vec![Flow::new(terms.is_bbr, terms.is_cubic); terms.flows],
+            others: vec![Flow::new(false, false); terms.cross_flows],
+            port: if terms.has_flows { Queue::real() } else { Queue::simple() },
+            carried: BTreeMap::new(),
             number: 0,
             renewed_at: 0,
             link: LinkModel::new(terms.link.clone().with_seed(terms.seed)),
@@ -249,7 +278,7 @@ impl Model {
 
     /// The connections are over, and so many begin.
     pub(super) fn connect(&mut self, flows: usize) {
-        self.flows = vec![Flow::new(self.terms.is_bbr); flows];
+        self.flows = vec![Flow::new(self.terms.is_bbr, self.terms.is_cubic); flows];
         self.port.clear();
     }
 
@@ -315,7 +344,8 @@ impl Model {
     fn arrive(&mut self) {
         while let Some(delivered) = self.link.pop(self.now) {
             let answer = match delivered.packet {
-                Packet::Ours { flow, number, serial } => {
+                Packet::Ours { number } => {
+                    let packets = self.carried.remove(&number).unwrap_or_default();
                     if let Some(number) = number.checked_sub(self.renewed_at) {
                         if number > self.highest {
                             self.highest = number;
@@ -325,7 +355,10 @@ impl Model {
                         self.arrived.came(at, number);
                         self.came_bytes += delivered.len as u64;
                     }
-                    Answer { is_ours: true, flow, serial }
+                    for Waiting { flow, serial, .. } in packets {
+                        self.acks.push(self.now, 80, Answer { is_ours: true, flow, serial });
+                    }
+                    continue;
                 }
                 Packet::Other { flow, serial } => Answer { is_ours: false, flow, serial },
                 Packet::Cross => continue,
@@ -390,7 +423,6 @@ impl Model {
         let offered = self.terms.offered_bps as f64 * STEP_NS as f64 / 8e9;
         self.offered = (self.offered + offered).min(20.0 * PACKET_BYTES as f64);
         let rate = self.pacer.rate().unwrap_or(Rate::from_mbps(1000));
-        let room = (rate.bytes_in_ns(PORT_NS) / PACKET_BYTES).max(12) as usize;
         let first = self.rng.below(self.flows.len() as u64) as usize;
         for at in 0..self.flows.len() {
             let flow = (first + at) % self.flows.len();
@@ -398,24 +430,22 @@ impl Model {
             while self.flows[flow].may_send(self.now) && self.offered >= PACKET_BYTES as f64 {
                 self.offered -= PACKET_BYTES as f64;
                 let serial = self.flows[flow].send(self.now);
-                // A queue that is full drops, as the port does.
-                if self.port.len() < room {
-                    let bytes = PACKET_BYTES - self.rng.below(PACKET_BYTES / 2);
-                    self.port.push_back((flow, serial, bytes));
-                }
+                let bytes = PACKET_BYTES - self.rng.below(PACKET_BYTES / 2);
+                let bytes = bytes * self.terms.left_percent / 100;
+                self.port.push(self.now, rate, Waiting { flow, serial, bytes });
             }
         }
     }
 
     fn send(&mut self) {
-        while !self.port.is_empty() && self.pacer.ready(self.now) {
-            let Some((flow, serial, bytes)) = self.port.pop_front() else { return };
+        while let Some(packets) = self.port.pop(self.now, (&self.pacer, self.terms.grants)) {
             self.number += 1;
-            let bytes = bytes + HEADER_BYTES;
+            let bytes = packets.iter().map(|it| it.bytes).sum::<u64>() + HEADER_BYTES;
             self.bottleneck.sent(self.now, self.number - self.renewed_at, bytes);
             self.bottleneck.sent_packets(self.now, bytes);
             self.pacer.sent(self.now, bytes, STEP_NS);
-            let packet = Packet::Ours { flow, number: self.number, serial };
+            self.carried.insert(self.number, packets);
+            let packet = Packet::Ours { number: self.number };
             self.link.push(self.now, bytes as usize, packet);
         }
     }
