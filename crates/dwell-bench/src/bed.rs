@@ -121,6 +121,11 @@ impl<'a> Bed<'a> {
         Ok(())
     }
 
+    /// Bytes that have been put on the link, in both directions, headers included.
+    pub(super) fn link_bytes(&self) -> Result<u64, LabError> {
+        Ok(self.pair.ingress.tx_bytes(THIN_DEVICE)? + self.pair.egress.tx_bytes(THIN_DEVICE)?)
+    }
+
     /// Fails if the user wants to stop.
     pub(super) fn check(&self) -> Result<(), Interrupted> {
         if self.interrupted.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }

@@ -66,6 +66,31 @@ pub(super) fn cpu_ns(process: u32) -> anyhow::Result<u64> {
         .with_context(|| format!("{} is not understood", path.display()))
 }
 
+/// The memory of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// What it has in use.
+    pub(super) resident_bytes: u64,
+    /// What it has had in use at most.
+    pub(super) peak_bytes: u64,
+}
+
+/// Returns the memory that a process has in use now and has had at most.
+pub(super) fn memory(process: u32) -> anyhow::Result<Memory> {
+    let path = Path::new("/proc").join(process.to_string()).join("status");
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("the memory of process {process} can't be read"))?;
+    parse_memory(&text).with_context(|| format!("{} is not understood", path.display()))
+}
+
+fn parse_memory(status: &str) -> Option<Memory> {
+    let bytes = |name: &str| {
+        let kib = status.lines().find_map(|line| line.strip_prefix(name))?.trim();
+        kib.strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    Some(Memory { resident_bytes: bytes("VmRSS:")?, peak_bytes: bytes("VmHWM:")? })
+}
+
 /// CPU time that processes and all their descendants have used, including those that have ended.
 pub(super) fn family_cpu_ns(processes: &[u32]) -> u64 {
     ns(family_ticks(processes, &stats()))
@@ -138,6 +163,15 @@ mod tests {
         assert_eq!(parse_stolen(stat), Some(113_142));
         assert_eq!(parse_stolen("cpu 1 2 3"), None);
         assert_eq!(parse_stolen(""), None);
+    }
+
+    #[test]
+    fn memory_is_read() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t1\n";
+        let expected = Memory { resident_bytes: 1 << 20, peak_bytes: 2 << 20 };
+        assert_eq!(parse_memory(status), Some(expected));
+        assert_eq!(parse_memory("Name:\tkthreadd\n"), None);
+        assert!(memory(std::process::id()).unwrap().resident_bytes > 0);
     }
 
     #[test]

@@ -5,12 +5,16 @@
 //! [`verdict`] are made of.
 
 mod bed;
+mod burst;
+mod carriers;
 mod ceiling;
+mod certificate;
 mod chain;
 mod contender;
 mod deadlines;
 mod download;
 mod ends;
+mod fairness;
 mod faults;
 mod file;
 mod flood;
@@ -19,6 +23,7 @@ mod hub;
 mod idle;
 mod like;
 mod link;
+mod link_path;
 mod link_rate;
 mod loss;
 mod machine;
@@ -36,6 +41,7 @@ mod report;
 mod requests;
 mod results;
 mod runner;
+mod services;
 mod sheet;
 mod statistics;
 mod steps;
@@ -67,6 +73,9 @@ Examples:
   ./x bench steps --scheme packet,edge                  a link that changes, behind a router
   ./x bench stream --quick                              compressed TCP streams
   ./x bench http                                        requests and answers through proxies
+  ./x bench services                                    PostgreSQL and Redis through proxies
+  ./x bench fairness                                    small requests beside a greedy stream
+  ./x bench burst                                       ten thousand connections at once
   ./x bench loss                                        a link that loses packets
   ./x bench faults --security keys                      how soon traffic goes on after a fault
   ./x bench deadlines                                   packets held back, and those too late
@@ -105,6 +114,9 @@ enum What {
     Idle(idle::Idle),
     Hub(hub::Hub),
     Http(http::Http),
+    Services(services::Services),
+    Fairness(fairness::Fairness),
+    Burst(burst::Burst),
     Watching(watching::Watching),
     Weak(Box<weak::Weak>),
     Ceiling(ceiling::Ceiling),
@@ -138,6 +150,9 @@ impl Bench {
             What::Idle(command) => command.run(),
             What::Hub(command) => command.run(),
             What::Http(command) => command.run(),
+            What::Services(command) => command.run(),
+            What::Fairness(command) => command.run(),
+            What::Burst(command) => command.run(),
             What::Watching(command) => command.run(),
             What::Weak(command) => command.run(),
             What::Ceiling(command) => command.run(),

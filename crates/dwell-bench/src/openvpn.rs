@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use dwell_lab::lab::{Host, Lab};
 
 use super::bed::Bed;
+use super::certificate;
 use super::contender::{OpenVpnCompression, OpenVpnVariant};
 use super::ends::Ends;
 use super::tunnel::{Other, spawn_logged};
@@ -110,37 +111,12 @@ impl Certificates {
 
 impl End {
     fn of(directory: &Path, name: &str) -> anyhow::Result<Self> {
-        let path = |ending: &str| directory.join(format!("{name}.{ending}"));
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
-        let (certificate, key) = (text(path("crt")), text(path("key")));
-        if !path("crt").exists() {
-            let subject = format!("/CN={name}");
-            openssl(
-                &[
-                    &words("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes")[..],
-                    &words("-sha256 -days 30 -subj")[..],
-                    &[subject, "-keyout".into(), key.clone(), "-out".into(), certificate.clone()],
-                ]
-                .concat(),
-            )?;
-        }
-        let shown = openssl(
-            &[words("x509 -noout -fingerprint -sha256 -in"), vec![certificate.clone()]].concat(),
-        )?;
+        let [certificate, key] = certificate::make(directory, name)?;
+        let show = ["x509", "-noout", "-fingerprint", "-sha256", "-in", &certificate];
+        let shown = certificate::openssl(&show)?;
         let shown = String::from_utf8_lossy(&shown);
         let fingerprint = shown.trim().split_once('=').map(|(_, hex)| hex.to_owned());
         let fingerprint = fingerprint.context("openssl shows no fingerprint")?;
         Ok(Self { certificate, key, fingerprint })
     }
-}
-
-/// Runs `openssl` and returns its output.
-pub(super) fn openssl(arguments: &[String]) -> anyhow::Result<Vec<u8>> {
-    let output = std::process::Command::new("openssl")
-        .args(arguments)
-        .output()
-        .context("`openssl` can't be run; install it, for instance: sudo apt install openssl")?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "openssl failed: {}", complaint.trim());
-    Ok(output.stdout)
 }

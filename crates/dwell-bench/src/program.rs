@@ -45,6 +45,16 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
+/// Fails if one of these programs is missing, and names Debian's package of it.
+pub(super) fn ensure_installed(programs: &[(&str, &str)]) -> anyhow::Result<()> {
+    match programs.iter().find(|(name, _)| find(name).is_none()) {
+        Some((name, package)) => anyhow::bail!(
+            "{name} can't be found: install it, for instance: sudo apt install {package}"
+        ),
+        None => Ok(()),
+    }
+}
+
 fn beside() -> anyhow::Result<PathBuf> {
     Ok(std::env::current_exe()
         .context("the path of this program can't be found")?

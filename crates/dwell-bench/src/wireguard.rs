@@ -11,8 +11,8 @@ use anyhow::{Context as _, ensure};
 use dwell_lab::lab::{Host, Process};
 
 use super::bed::Bed;
+use super::certificate::openssl;
 use super::ends::Ends;
-use super::openvpn::openssl;
 use super::tunnel::{Other, spawn_logged};
 
 /// Of sender and receiver. They differ because the sockets are named after them, and both

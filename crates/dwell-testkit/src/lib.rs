@@ -7,6 +7,7 @@
 //! * [`stream`]: numbered datagrams, each checked and timed;
 //! * [`hostile`]: a peer that holds the key and keeps to no rules;
 //! * [`pages`]: those of the documentation, and the command lines in them;
+//! * [`postgres`], a server for tests and benches;
 //! * [`raw`]: packets as they are on a link, and in anybody's name;
 //! * [`stalls`]: how long the machine itself stood still meanwhile.
 
@@ -14,6 +15,7 @@ pub mod faults;
 pub mod hostile;
 pub mod mesh;
 pub mod pages;
+pub mod postgres;
 pub mod raw;
 pub mod sites;
 pub mod stalls;

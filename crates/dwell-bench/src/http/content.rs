@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// What answers are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Records of an interface, as JSON
     Json,
     /// Pages of a shop
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
             Self::Html => "html",
@@ -36,10 +36,10 @@ const STRIDE: usize = 5;
 
 /// A body, of which each answer is a piece.
 #[derive(Clone, Debug)]
-pub(super) struct Body(Arc<Vec<u8>>);
+pub(crate) struct Body(Arc<Vec<u8>>);
 
 impl Body {
-    pub(super) fn new(kind: Kind, seed: u64) -> Self {
+    pub(crate) fn new(kind: Kind, seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed);
         let bytes = match kind {
             Kind::Json => json(&mut rng),
@@ -50,17 +50,20 @@ impl Body {
     }
 
     /// Returns the answer of this number, of so many bytes.
-    pub(super) fn answer(&self, number: u64, bytes: usize) -> Vec<u8> {
+    pub(crate) fn answer(&self, number: u64, bytes: usize) -> Vec<u8> {
         let place = (number as usize).wrapping_mul(STRIDE).wrapping_mul(bytes) % self.0.len();
-        self.0.iter().copied().cycle().skip(place).take(bytes).collect()
+        match self.0.get(place..place + bytes) {
+            Some(piece) => piece.to_vec(),
+            None => self.0.iter().copied().cycle().skip(place).take(bytes).collect(),
+        }
     }
 }
 
-const CITIES: [&str; 12] = [
+pub(crate) const CITIES: [&str; 12] = [
     "Aachen", "Bergen", "Córdoba", "Delft", "Esbjerg", "Fukuoka", "Galway", "Hobart", "Irkutsk",
     "Jena", "Kisumu", "Lviv",
 ];
-const STATES: [&str; 5] = ["new", "paid", "packed", "shipped", "returned"];
+pub(crate) const STATES: [&str; 5] = ["new", "paid", "packed", "shipped", "returned"];
 
 fn json(rng: &mut Rng) -> Vec<u8> {
     let mut text = String::with_capacity(BODY_BYTES + 1024);

@@ -1,9 +1,8 @@
 //! `./x bench http`: what a pair of proxies makes of requests and answers.
 
-mod carriers;
-mod content;
+pub(super) mod content;
 mod table;
-mod web;
+pub(super) mod web;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,20 +12,18 @@ use anyhow::{Context as _, ensure};
 use dwell_base::ByteSize;
 use dwell_base::time::{duration_ns, parse_duration_ns};
 use dwell_lab::lab::Lab;
-use dwell_lab::lab::topology::THIN_DEVICE;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
+use super::carriers::{Carrier, Carriers};
 use super::link_rate::LinkRate;
 use super::options::{Records, Rounds, seconds};
-use super::peers::ssh;
 use super::record::{Bench, Run};
 use super::runner::{self, Series};
 use super::statistics::rank;
-use super::{program, tunnel};
-use carriers::{Carrier, Carriers, PORT};
+use super::tunnel;
 use content::{Body, Kind};
-use web::{Bodies, Server};
+use web::{Bodies, Pace, Server};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -92,6 +89,10 @@ pub(super) struct Http {
     records: Records,
 }
 
+/// Who takes part.
+const CARRIERS: [Carrier; 3] = [Carrier::Plain, Carrier::Proxy, Carrier::Ssh];
+/// The port of the server.
+const PORT: u16 = 8000;
 /// The fewest answers for each client in a cell.
 const ANSWERS_MIN: usize = 3;
 /// The time that the ends of connections have to leave the link, in which nothing is asked.
@@ -109,13 +110,13 @@ pub(super) struct Conditions {
 
 /// What is asked for, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Cell {
-    kind: Kind,
+pub(crate) struct Cell {
+    pub(crate) kind: Kind,
     /// The length of each answer's body.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// True if each request has a connection of its own.
-    is_new: bool,
-    at_once: u32,
+    pub(crate) is_new: bool,
+    pub(crate) at_once: u32,
 }
 
 /// A link, and what is asked for over it.
@@ -182,14 +183,11 @@ impl Http {
     }
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
-        for (name, package) in ssh::PROGRAMS {
-            let is_there = program::find(name).is_some();
-            ensure!(is_there, "{name} can't be found: install it: sudo apt install {package}");
-        }
+        CARRIERS.iter().try_for_each(|carrier| carrier.ensure_installed())?;
         let bodies = |&kind: &Kind| (kind, Body::new(kind, 1));
         let bodies: Arc<Bodies> = Arc::new(self.content.iter().map(bodies).collect());
         let missing = |series: &Series<Self>, place: &Place| {
-            series.missing(place, &Carrier::ALL, self.rounds.runs)
+            series.missing(place, &CARRIERS, self.rounds.runs)
         };
         let all: Vec<Place> = self.rate.iter().flat_map(|&rate| self.places(rate)).collect();
         let parts: Vec<_> =
@@ -239,12 +237,12 @@ impl Http {
         let bed = Bed::new(lab, rate, self.delay)?;
         let listener = bed.listen(tunnel::server(PORT))?;
         let _server = Server::start(listener, Arc::clone(bodies)).context("no server")?;
-        let carriers = Carriers::start(&bed, &self.proxy)?;
+        let carriers = Carriers::start(&bed, &CARRIERS, &[PORT], &self.proxy)?;
         let mut number = 0;
         for place in places {
             let length = (self.rounds.runs, self.takes(place));
             let is_over = || bed.check().is_err();
-            series.rounds(place, &Carrier::ALL, length, is_over, |carrier| {
+            series.rounds(place, &CARRIERS, length, is_over, |carrier| {
                 let asked = self.ask(&bed, *carrier, place.cell, bodies, number)?;
                 number += asked.answers;
                 Ok(asked)
@@ -261,20 +259,17 @@ impl Http {
         bodies: &Arc<Bodies>,
         first: u64,
     ) -> anyhow::Result<Asked> {
-        let sent = || -> anyhow::Result<u64> {
-            let (ingress, egress) = (&bed.pair.ingress, &bed.pair.egress);
-            Ok(ingress.tx_bytes(THIN_DEVICE)? + egress.tx_bytes(THIN_DEVICE)?)
-        };
         bed.sleep(SETTLING)?;
-        let before = sent()?;
-        let time = (Duration::from_secs_f64(self.seconds), ANSWERS_MIN);
+        let before = bed.link_bytes()?;
+        let time = Duration::from_secs_f64(self.seconds);
+        let pace = Pace { time, least: ANSWERS_MIN, pause: Duration::ZERO };
         let bodies = Arc::clone(bodies);
-        let ask = move || web::ask(carrier.address(), cell, time, &bodies, first);
+        let ask = move || web::ask(carrier.address(PORT), cell, pace, &bodies, first);
         let asked = bed.pair.client.spawn_thread(ask)?;
         let answers = asked.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
         let answers = answers.with_context(|| format!("through {carrier}"))?;
         bed.sleep(SETTLING)?;
-        let link_bytes = sent()? - before;
+        let link_bytes = bed.link_bytes()? - before;
         ensure!(answers.is_verified, "an answer through {carrier} was wrong");
         let mut took: Vec<u64> = answers.took.into_iter().map(duration_ns).collect();
         took.sort_unstable();

@@ -3,11 +3,11 @@
 use dwell_base::ByteSize;
 use dwell_report::{Column, Table};
 
+use super::super::carriers::Carrier;
 use super::super::record::Run;
 use super::super::runner;
 use super::super::sheet::Row;
-use super::carriers::Carrier;
-use super::{Asked, Http, Place};
+use super::{Asked, CARRIERS, Http, Place};
 
 /// What is to be kept, from this length of answers on: time and bytes of the better of both others, and
 /// its 99th percentile.
@@ -60,7 +60,7 @@ fn cells(place: &Place, rows: &[Row<'_, Asked>]) -> Vec<String> {
         cell.at_once.to_string(),
     ];
     for (figure, digits) in [(P50, 1), (P99, 1), (BYTES, 2)] {
-        for carrier in Carrier::ALL {
+        for carrier in CARRIERS {
             let text = |value: f64| format!("{value:.digits$}");
             cells.push(of(rows, carrier, figure).map_or_else(String::new, text));
         }
@@ -77,7 +77,7 @@ fn of(rows: &[Row<'_, Asked>], carrier: Carrier, figure: Figure) -> Option<f64> 
 
 /// The proxies' figure as a share of the better of both others.
 fn of_best(rows: &[Row<'_, Asked>], figure: Figure) -> Option<f64> {
-    let [plain, proxy, ssh] = Carrier::ALL.map(|carrier| of(rows, carrier, figure));
+    let [plain, proxy, ssh] = CARRIERS.map(|carrier| of(rows, carrier, figure));
     Some(proxy? / plain?.min(ssh?))
 }
 

@@ -12,7 +12,7 @@ use super::Cell;
 use super::content::{Body, Kind};
 
 /// All bodies, by what they are made of.
-pub(super) type Bodies = HashMap<Kind, Body>;
+pub(crate) type Bodies = HashMap<Kind, Body>;
 
 /// The time in which an answer must come, and a request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,13 +21,13 @@ const GLANCE: Duration = Duration::from_millis(5);
 
 /// A server; dropping it stops it from taking connections.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    pub(super) fn start(listener: TcpListener, bodies: Arc<Bodies>) -> io::Result<Self> {
+    pub(crate) fn start(listener: TcpListener, bodies: Arc<Bodies>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -92,26 +92,38 @@ fn serve(mut stream: TcpStream, bodies: &Bodies) -> io::Result<()> {
 
 /// What clients have found.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answers {
+pub(crate) struct Answers {
     /// How long each took, from the request, or from the connection before it if that was new.
-    pub(super) took: Vec<Duration>,
-    pub(super) is_verified: bool,
+    pub(crate) took: Vec<Duration>,
+    pub(crate) is_verified: bool,
 }
 
-/// Asks for answers until the time is over, but for as many as `least`, by each client.
-pub(super) fn ask(
+/// How long, how often and how fast clients ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) time: Duration,
+    /// For so many answers, even if it takes longer.
+    pub(crate) least: usize,
+    /// The time from an answer to the next request. If there is one, clients begin one after the other within it, and
+    /// their first answers, which a connection is part of, don't count.
+    pub(crate) pause: Duration,
+}
+
+/// Asks for answers by several clients at once.
+pub(crate) fn ask(
     address: SocketAddr,
     cell: Cell,
-    (time, least): (Duration, usize),
+    pace: Pace,
     bodies: &Bodies,
     first: u64,
 ) -> io::Result<Answers> {
     let body = bodies.get(&cell.kind).ok_or(io::ErrorKind::NotFound)?;
-    let (end, clients) = (Instant::now() + time, u64::from(cell.at_once));
+    let (begin, clients) = (Instant::now(), u64::from(cell.at_once));
     let all = thread::scope(|scope| {
         let client = |at: u64| {
             let numbers = (first + at..).step_by(cell.at_once as usize);
-            scope.spawn(move || one(address, cell, (end, least), body, numbers))
+            let begin = begin + pace.pause.mul_f64(at as f64 / clients as f64);
+            scope.spawn(move || one(address, cell, (begin, pace), body, numbers))
         };
         let clients: Vec<_> = (0..clients).map(client).collect();
         let joined = |client: thread::ScopedJoinHandle<'_, io::Result<Answers>>| {
@@ -129,14 +141,15 @@ pub(super) fn ask(
 fn one(
     address: SocketAddr,
     cell: Cell,
-    (end, least): (Instant, usize),
+    (begin, Pace { time, least, pause }): (Instant, Pace),
     body: &Body,
     numbers: impl Iterator<Item = u64>,
 ) -> io::Result<Answers> {
     let mut answers = Answers { took: Vec::new(), is_verified: true };
-    let mut kept = None;
+    let (mut kept, mut is_counted) = (None, pause.is_zero());
+    thread::sleep(begin.saturating_duration_since(Instant::now()));
     for number in numbers {
-        if Instant::now() >= end && answers.took.len() >= least {
+        if begin.elapsed() >= time && answers.took.len() >= least {
             break;
         }
         let expected = body.answer(number, cell.bytes);
@@ -146,9 +159,13 @@ fn one(
             None => connect(address)?,
         };
         let got = request(&mut stream, cell, number)?;
-        answers.took.push(asked_at.elapsed());
+        if is_counted {
+            answers.took.push(asked_at.elapsed());
+        }
+        is_counted = true;
         answers.is_verified &= got == expected;
         kept = (!cell.is_new).then_some(stream);
+        thread::sleep(pause);
     }
     Ok(answers)
 }
@@ -202,9 +219,15 @@ mod tests {
         let _server = Server::start(listener, Arc::clone(&bodies)).unwrap();
         for is_new in [false, true] {
             let cell = Cell { kind: Kind::Json, bytes: 5000, is_new, at_once: 2 };
-            let answers = ask(address, cell, (Duration::ZERO, 3), &bodies, 10).unwrap();
+            let pace = Pace { time: Duration::ZERO, least: 3, pause: Duration::ZERO };
+            let answers = ask(address, cell, pace, &bodies, 10).unwrap();
             assert!(answers.is_verified);
             assert_eq!(answers.took.len(), 6);
+            let pause = Duration::from_millis(2);
+            let begun = Instant::now();
+            let answers = ask(address, cell, Pace { pause, ..pace }, &bodies, 10).unwrap();
+            assert_eq!(answers.took.len(), 6);
+            assert!(begun.elapsed() >= 4 * pause);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use dwell_base::ByteSize;
 use dwell_base::time::{duration_ns, parse_duration_ns};
 use dwell_lab::lab::Lab;
@@ -166,10 +166,7 @@ impl Transfers {
     }
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
-        for &(name, package) in self.contender.iter().flat_map(|who| who.programs()) {
-            let is_there = program::find(name).is_some();
-            ensure!(is_there, "{name} can't be found: install it: sudo apt install {package}");
-        }
+        self.contender.iter().try_for_each(|who| program::ensure_installed(who.programs()))?;
         let places = self.places()?;
         let missing = |series: &Series<Self>, place: &Place| {
             series.missing(place, &self.contender, self.rounds.runs)
