@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::tcp::Like;
+
 /// A queue that decides what is dropped or marked, when packets come or when they leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Managed {
@@ -38,12 +40,14 @@ pub struct CoDel {
     pub target_ns: u64,
     /// The time for which the delay may be larger.
     pub interval_ns: u64,
+    /// The implementation that it is like, where these differ.
+    pub like: Like,
 }
 
 impl Default for CoDel {
     /// The values of RFC 8289.
     fn default() -> Self {
-        Self { target_ns: 5_000_000, interval_ns: 100_000_000 }
+        Self { target_ns: 5_000_000, interval_ns: 100_000_000, like: Like::Rfc }
     }
 }
 

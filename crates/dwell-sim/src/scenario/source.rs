@@ -56,6 +56,7 @@ impl Kind {
                 "rto_min",
                 "read_rate",
                 "read_every",
+                "announced",
                 "start",
                 "start_until",
                 "random",
@@ -194,6 +195,8 @@ fn on_off(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
 fn reading(section: &Section<'_>, config: &TcpConfig, errors: &mut Errors) -> Option<Reading> {
     let rate = section.get("read_rate", errors, value::rate);
     let every_ns = section.get("read_every", errors, value::some_time_ns);
+    let announced_packets =
+        section.get("announced", errors, |v| value::whole32(v, 1..=config.window_packets));
     let Some(rate) = rate else {
         if every_ns.is_some() {
             section.fail(
@@ -202,11 +205,16 @@ fn reading(section: &Section<'_>, config: &TcpConfig, errors: &mut Errors) -> Op
                 errors,
             );
         }
+        if announced_packets.is_some() {
+            let message = "says how much of its room a slow reader tells of: set `read_rate`, too";
+            section.fail("announced", message, errors);
+        }
         return None;
     };
     let data = config.segment_bytes.saturating_sub(config.header_bytes).max(1);
     let packet_ns = rate.transmission_ns(u64::from(data)).max(1);
-    Some(Reading { packet_ns, every_ns: every_ns.unwrap_or(packet_ns) })
+    let every_ns = every_ns.unwrap_or(packet_ns);
+    Some(Reading { packet_ns, every_ns, announced_packets })
 }
 
 /// Reads where random numbers come from. The number of a stream follows from the flow's place.
@@ -350,8 +358,9 @@ const FLAVOURS: [(&str, Flavour); 4] = [
     ("bbr", Flavour::Bbr),
 ];
 
-/// What CUBIC and BBR may be like.
-const LIKES: [(&str, Like); 3] = [("rfc", Like::Rfc), ("linux", Like::Linux), ("ns-3", Like::Ns3)];
+/// What CUBIC, BBR and `CoDel` may be like.
+pub(super) const LIKES: [(&str, Like); 3] =
+    [("rfc", Like::Rfc), ("linux", Like::Linux), ("ns-3", Like::Ns3)];
 
 /// The most bytes of a transfer.
 const TRANSFER_MAX: u64 = 1 << 40;

@@ -259,7 +259,7 @@ impl Bbr {
         let lasted_ns = facts.now_ns.saturating_sub(self.cycle_at_ns);
         let is_long = lasted_ns > self.least_round_ns;
         let gain = CYCLE[self.cycle];
-        let in_flight = facts.in_flight.0 as f64;
+        let in_flight = self.in_flight_at_release(facts.now_ns, facts.in_flight.0);
         let is_over = if gain > 1.0 {
             is_long && (facts.lost > 0 || in_flight >= self.in_flight_for(gain))
         } else if gain < 1.0 {
@@ -291,7 +291,8 @@ impl Bbr {
         if self.mode == Mode::Startup && self.is_full {
             self.mode = Mode::Drain;
         }
-        if self.mode == Mode::Drain && facts.in_flight.1 as f64 <= self.in_flight_for(1.0) {
+        let in_flight = self.in_flight_at_release(facts.now_ns, facts.in_flight.1);
+        if self.mode == Mode::Drain && in_flight <= self.in_flight_for(1.0) {
             self.probe_bandwidth(facts.now_ns);
         }
     }
@@ -422,7 +423,34 @@ impl Bbr {
         if probes { even + 2.0 } else { even }
     }
 
+    /// What will be in flight when the next packets may go: by then some of it has arrived, and with a gain above one they count along.
+    fn in_flight_at_release(&self, now_ns: u64, in_flight: u64) -> f64 {
+        let wait_s = self.release_ns.saturating_sub(now_ns) as f64 / SECOND;
+        let arrives = (self.greatest.get() * wait_s).floor();
+        let joins = if self.gains.0 > 1.0 { self.burst() } else { 0.0 };
+        (in_flight as f64 + joins - arrives).max(0.0)
+    }
+
     fn in_flight_for(&self, gain: f64) -> f64 {
         self.with_bursts(self.product(gain))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_flight_is_reckoned_until_the_next_packets_go() {
+        let mut bbr = Bbr::new(&TcpConfig::bbr());
+        bbr.greatest.update(0, RATE_ROUNDS, 1_000.0);
+        bbr.pacing = Some(1_000.0);
+        bbr.release_ns = 105_000_000;
+        // In 5 ms five of 20 arrive, and where more is sent than arrives, the next two count along.
+        bbr.gains = (1.0, WINDOW_GAIN);
+        assert_eq!(bbr.in_flight_at_release(100_000_000, 20), 15.0);
+        bbr.gains = (1.25, WINDOW_GAIN);
+        assert_eq!(bbr.in_flight_at_release(100_000_000, 20), 17.0);
+        assert_eq!(bbr.in_flight_at_release(200_000_000, 20), 22.0);
     }
 }

@@ -20,15 +20,19 @@ pub enum Flavour {
     Bbr,
 }
 
-/// An implementation that CUBIC and BBR may be like.
+/// An implementation that a sender or `CoDel` may be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Like {
-    /// RFC 9438's CUBIC; Linux' BBR, of which there is no RFC.
+    /// RFC 9438's CUBIC and the recovery of RFC 6675; Linux' BBR, of which there is no RFC; RFC 8289's `CoDel`, and RFC
+    /// 8290's queues, of which the last packet of all is left alone.
     Rfc,
-    /// Linux' CUBIC, which counts in whole packets and keeps to RFC 8312's Reno; Linux' BBR.
+    /// Linux' recovery (PRR, lost retransmissions found by RACK) and timeout, for which the least is added to the round trip; its CUBIC, which
+    /// counts in whole packets and keeps to RFC 8312's Reno; its BBR; Linux' `CoDel`, which approaches the square
+    /// root of its law step by step.
     Linux,
-    /// ns-3.37's: its CUBIC counts as Linux' does, and may be slower than Reno. Its BBR paces at the rate that it measured, where Linux is a
-    /// hundredth below, sends one packet at a time, and takes the least smoothed round trip for the least one.
+    /// ns-3.37's: it recovers by PRR; its CUBIC counts as Linux' does, and may be slower than Reno. Its BBR paces at the rate that it measured, where Linux is a
+    /// hundredth below, sends one packet at a time, and takes the least smoothed round trip for the least one. Its `CoDel` is Linux', and
+    /// leaves the last packet of each queue alone.
     Ns3,
 }
 
@@ -151,12 +155,14 @@ impl TcpConfig {
         wrong(self.segment_bytes >= self.header_bytes, TcpConfigError::SegmentBytes)?;
         wrong(self.initial_window >= 1, TcpConfigError::InitialWindow)?;
         wrong(self.packets != Some(0), TcpConfigError::Packets)?;
-        let differs = matches!(self.flavour, Flavour::Cubic | Flavour::Bbr);
-        wrong(differs || self.like == Like::Rfc, TcpConfigError::Like)?;
+        let is_one = self.flavour == Flavour::Sack1;
+        wrong(!is_one || self.like == Like::Rfc, TcpConfigError::Like)?;
         wrong(!self.ecn || self.flavour != Flavour::Sack1, TcpConfigError::Ecn)?;
         let is_slow = self.reading.is_some();
         wrong(!is_slow || self.flavour != Flavour::Sack1, TcpConfigError::SlowReader)?;
-        let reads = self.reading.is_none_or(|r| r.packet_ns >= 1 && r.every_ns >= 1);
+        let reads = self.reading.is_none_or(|reading| {
+            reading.packet_ns >= 1 && reading.every_ns >= 1 && reading.announced_packets != Some(0)
+        });
         wrong(reads, TcpConfigError::Reading)?;
         wrong(self.tick_ns >= 1, TcpConfigError::Tick)?;
         wrong(self.rto_min_ns <= self.rto_max_ns && self.rto_max_ns >= 1, TcpConfigError::Rto)
@@ -167,7 +173,7 @@ impl TcpConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TcpConfigError {
     /// `like`.
-    #[error("`like` is for `flavour = \"cubic\"` and `\"bbr\"`: the others are alike everywhere")]
+    #[error("`like` is not for `flavour = \"sack1\"`, which is like ns-2's")]
     Like,
     /// `window_packets`.
     #[error("the window must be 1 to {WINDOW_MAX} packets")]
@@ -191,7 +197,9 @@ pub enum TcpConfigError {
     #[error("ns-2's sender knows a constant window only: choose another flavour")]
     SlowReader,
     /// `reading`.
-    #[error("a program that reads takes at least 1 ns for a packet, and comes at least 1 ns later")]
+    #[error(
+        "a program that reads takes at least 1 ns for a packet, comes at least 1 ns later, and leaves room for a packet"
+    )]
     Reading,
     /// `tick_ns`.
     #[error("the timer's tick must be at least 1 ns")]

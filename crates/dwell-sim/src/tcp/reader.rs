@@ -7,6 +7,9 @@ pub struct Reading {
     pub packet_ns: u64,
     /// It comes back for more so often, and reads as much as it would have read by then. At least 1.
     pub every_ns: u64,
+    /// The most packets of room that the sender hears of, though the buffer may hold more; `None`: all there is. At least 1. Linux
+    /// reckons with the memory that a packet takes, which is less once packets are put together.
+    pub announced_packets: Option<u32>,
 }
 
 /// A program that reads, and the window that it leaves to the sender.
@@ -14,6 +17,7 @@ pub struct Reading {
 pub(super) struct Reader {
     reading: Reading,
     buffer_packets: u64,
+    announced: u64,
     /// All packets before it have been read.
     read: u64,
     /// One past the last packet that the sender knows to be welcome.
@@ -26,7 +30,9 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(reading: Reading, buffer_packets: u64) -> Self {
-        Self { reading, buffer_packets, read: 0, edge: buffer_packets, visits: 0, credit_ns: 0 }
+        let announced = reading.announced_packets.map_or(u64::MAX, u64::from);
+        let edge = buffer_packets.min(announced);
+        Self { reading, buffer_packets, announced, read: 0, edge, visits: 0, credit_ns: 0 }
     }
 
     /// Reads what it has read by now, of all packets before `next`.
@@ -57,14 +63,19 @@ impl Reader {
     /// Linux.
     pub(super) fn has_news(&self, next: u64) -> bool {
         let known = self.edge.saturating_sub(next);
-        let room = (self.read + self.buffer_packets).saturating_sub(next);
+        let room = self.room(next);
         room > known && room >= 2 * known
     }
 
     /// Returns the room beyond `next`, of which the sender is going to hear. It never shrinks from the right.
     pub(super) fn window(&mut self, next: u64) -> u32 {
-        self.edge = self.edge.max(self.read + self.buffer_packets);
+        self.edge = self.edge.max(next + self.room(next));
         u32::try_from(self.edge - next).unwrap_or(u32::MAX)
+    }
+
+    /// The room beyond `next` that the sender may hear of.
+    fn room(&self, next: u64) -> u64 {
+        (self.read + self.buffer_packets).saturating_sub(next).min(self.announced)
     }
 }
 
@@ -73,7 +84,7 @@ mod tests {
     use super::*;
 
     fn reader(packet_ns: u64, every_ns: u64) -> Reader {
-        Reader::new(Reading { packet_ns, every_ns }, 10)
+        Reader::new(Reading { packet_ns, every_ns, announced_packets: None }, 10)
     }
 
     #[test]
@@ -102,6 +113,18 @@ mod tests {
         assert!(reader.has_news(10));
         assert_eq!(reader.window(10), 10);
         assert!(!reader.has_news(10));
+    }
+
+    #[test]
+    fn less_than_there_is_may_be_announced() {
+        let reading = Reading { packet_ns: 10, every_ns: 100, announced_packets: Some(6) };
+        let mut reader = Reader::new(reading, 10);
+        assert_eq!(reader.window(0), 6);
+        assert_eq!((reader.window(2), reader.window(4), reader.window(6)), (6, 6, 4));
+        assert!(reader.takes(9) && !reader.takes(10));
+        reader.advance(200, 10);
+        assert!(reader.has_news(10));
+        assert_eq!(reader.window(10), 6);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The retransmission timeout of RFC 6298.
+//! The retransmission timeout of RFC 6298, and Linux's, which adds its least to the smoothed round trip.
 
-use super::config::TcpConfig;
+use super::config::{Like, TcpConfig};
 
 /// Estimates the retransmission timeout in nanoseconds.
 #[derive(Clone, Debug)]
@@ -8,6 +8,7 @@ pub(super) struct Rto {
     granularity_ns: u64,
     min_ns: u64,
     max_ns: u64,
+    adds_least: bool,
     smoothed_ns: Option<u64>,
     deviation_ns: u64,
     timeout_ns: u64,
@@ -19,6 +20,7 @@ impl Rto {
             granularity_ns: config.tick_ns,
             min_ns: config.rto_min_ns,
             max_ns: config.rto_max_ns,
+            adds_least: config.like == Like::Linux,
             smoothed_ns: None,
             deviation_ns: 0,
             timeout_ns: config.rto_initial_ns.min(config.rto_max_ns),
@@ -39,7 +41,8 @@ impl Rto {
             }
         };
         self.smoothed_ns = Some(smoothed_ns);
-        let margin_ns = self.deviation_ns.saturating_mul(4).max(self.granularity_ns);
+        let least_ns = if self.adds_least { self.min_ns } else { self.granularity_ns };
+        let margin_ns = self.deviation_ns.saturating_mul(4).max(least_ns);
         self.timeout_ns = smoothed_ns.saturating_add(margin_ns).clamp(self.min_ns, self.max_ns);
     }
 
@@ -84,6 +87,14 @@ mod tests {
         // Deviation 3/4 × 40 + 1/4 × 80 = 50; smoothed 7/8 × 80 + 1/8 × 160 = 90.
         assert_eq!(rto.round_ns(), Some(90 * MS));
         assert_eq!(rto.timeout_ns(), 290 * MS);
+    }
+
+    #[test]
+    fn like_linux_the_least_comes_upon_the_round_trip() {
+        let config = TcpConfig { like: Like::Linux, ..TcpConfig::new_reno() };
+        let mut rto = Rto::new(&TcpConfig { rto_min_ns: 200 * MS, ..config });
+        (0..200).for_each(|_| rto.measure(120 * MS));
+        assert_eq!(rto.timeout_ns(), 320 * MS);
     }
 
     #[test]

@@ -2,13 +2,17 @@
 //! timeouts (RFC 6298), windows of `NewReno` (RFC 5681), CUBIC (RFC 9438) or BBR. Marks of congestion count as
 //! losses, once in a window of data (RFC 3168, section 6.1.2).
 //!
+//! Where it is like Linux's, retransmissions that are lost are found (RACK), and the window comes down as packets arrive (PRR).
+//!
 //! Left out: the last two rules of RFC 6675's `NextSeg`, which matter at the end of a
 //! transfer only. After a timeout the scoreboard is kept, as RFC 6675 allows: the receivers
 //! here keep what they have reported.
 
 use super::bbr::{Acked, Bbr, Repair};
-use super::config::{Flavour, TcpConfig};
+use super::config::{Flavour, Like, TcpConfig};
 use super::growth::Window;
+use super::prr::Reduction;
+use super::resent::Resent;
 use super::rto::Rto;
 use super::scoreboard::Scoreboard;
 use super::segment::Ack;
@@ -52,6 +56,11 @@ pub(super) struct Standard {
     scoreboard: Scoreboard,
     /// Packets below that are not reported have been lost.
     lost_to: u64,
+    /// What was retransmitted, where lost retransmissions are found.
+    resent: Option<Box<Resent>>,
+    /// Brings the window down with what arrives (PRR), and how far it is.
+    reduces_by_arrivals: bool,
+    reduction: Option<Reduction>,
 
     forced: Option<u64>,
     filling: bool,
@@ -95,6 +104,9 @@ impl Standard {
             window_full: false,
             scoreboard: Scoreboard::new(),
             lost_to: 0,
+            resent: (config.like == Like::Linux).then(Box::default),
+            reduces_by_arrivals: config.like != Like::Rfc && config.flavour != Flavour::Bbr,
+            reduction: None,
             forced: None,
             filling: false,
             rto: Rto::new(config),
@@ -139,7 +151,9 @@ impl Standard {
     /// Returns the number of packets that are assumed to be in flight.
     pub(super) fn pipe(&self) -> u64 {
         let outstanding = self.sent_end - self.acked;
-        outstanding - self.scoreboard.reported_len() - self.scoreboard.gaps_len(self.lost_to)
+        let again = self.resent.as_ref().map_or(0, |resent| resent.lost_len());
+        let gaps = self.scoreboard.gaps_len(self.lost_to);
+        outstanding - self.scoreboard.reported_len() - gaps - again
     }
 
     pub(super) fn on_ack(&mut self, now_ns: u64, ack: &Ack) {
@@ -148,6 +162,7 @@ impl Standard {
         }
         let in_flight = self.bbr.as_ref().map_or(0, |_| self.pipe());
         let newly = ack.cumulative.saturating_sub(self.acked);
+        let arrived = self.acked + self.scoreboard.reported_len();
         let room = u64::from(ack.window).min(self.window_packets);
         self.edge = self.edge.max(ack.cumulative + room);
         if newly > 0 {
@@ -157,10 +172,10 @@ impl Standard {
             self.scoreboard.report(block, self.sent_end);
         }
         let lost_to = self.lost_to;
-        if let Some(seq) = self.scoreboard.nth_highest(REORDERING_MAX) {
-            self.lost_to = self.lost_to.max(seq);
-        }
+        let lost = self.find_lost(ack);
         self.change_phase(now_ns, newly);
+        let arrived = self.acked + self.scoreboard.reported_len() - arrived;
+        self.reduce(arrived, newly > 0 && lost == 0);
         if ack.ecn_echo && self.phase == Phase::Open && self.acked > self.reduced_to {
             self.reduced_to = self.sent_end;
             self.window.on_loss(self.sent_end - self.acked);
@@ -173,6 +188,32 @@ impl Standard {
             self.ask_later(now_ns);
         } else if self.asks && !self.is_blocked() {
             (self.asks, self.probes, self.deadline_ns) = (false, 0, None);
+        }
+    }
+
+    /// Returns the number of packets that an acknowledgement shows to be lost.
+    fn find_lost(&mut self, ack: &Ack) -> u64 {
+        let before = self.lost_to;
+        // Linux wants as many to have arrived only for the first loss, and wherever they are.
+        let is_sure = self.phase != Phase::Open
+            || self.scoreboard.reported_len() >= u64::from(REORDERING_MAX);
+        let enough = if self.resent.is_some() && is_sure { 1 } else { REORDERING_MAX };
+        if let Some(seq) = self.scoreboard.nth_highest(enough) {
+            self.lost_to = self.lost_to.max(seq);
+        }
+        let gaps = self.scoreboard.gaps_len(self.lost_to) - self.scoreboard.gaps_len(before);
+        let Some(resent) = &mut self.resent else { return gaps };
+        resent.acknowledged(ack.cumulative);
+        ack.blocks().for_each(|block| resent.reported(block.start, block.end));
+        gaps + resent.find_lost()
+    }
+
+    /// Lets the window come down with what arrives, while losses are repaired.
+    fn reduce(&mut self, arrived: u64, repairs: bool) {
+        // What goes first is not on its way yet.
+        let in_flight = self.pipe().saturating_sub(u64::from(self.forced.is_some()));
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_acked(arrived, in_flight, repairs);
         }
     }
 
@@ -236,7 +277,9 @@ impl Standard {
 
     fn change_phase(&mut self, now_ns: u64, newly: u64) {
         match self.phase {
-            Phase::Recovery(until) if self.acked >= until => self.phase = Phase::Open,
+            Phase::Recovery(until) if self.acked >= until => {
+                (self.phase, self.reduction) = (Phase::Open, None);
+            }
             Phase::Recovery(_) => return,
             Phase::Timeout(until) => {
                 self.grow(now_ns, newly);
@@ -248,8 +291,12 @@ impl Standard {
         }
         if self.phase == Phase::Open && self.lost_to > self.acked {
             self.phase = Phase::Recovery(self.sent_end);
+            let before = self.window.packets() as u64;
             if self.acked >= self.reduced_to {
                 self.window.on_loss(self.sent_end - self.acked);
+            }
+            if self.reduces_by_arrivals {
+                self.reduction = Some(Reduction::new(before, self.window.packets() as u64));
             }
             self.scoreboard.fill(self.acked);
             self.forced = Some(self.acked);
@@ -277,6 +324,10 @@ impl Standard {
             bbr.on_timeout();
         }
         self.phase = Phase::Timeout(self.sent_end);
+        self.reduction = None;
+        if let Some(resent) = &mut self.resent {
+            resent.on_timeout();
+        }
         if self.acked == 0 {
             // The SYN was lost: begin the data carefully (RFC 5681, section 3.1).
             self.initial_window = 1;
@@ -297,6 +348,12 @@ impl Standard {
         let segment = self.segment_to_send(now_ns)?;
         if let Some(bbr) = &mut self.bbr {
             bbr.on_sent(now_ns, segment.0, in_flight);
+        }
+        if let Some(resent) = &mut self.resent {
+            resent.on_sent(segment.0, segment.1);
+        }
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_sent();
         }
         Some(segment)
     }
@@ -336,9 +393,15 @@ impl Standard {
         } else {
             self.pipe()
         };
-        self.window_full = counts_as_sent >= (self.window() as u64).max(1);
+        let window = self.reduction.map_or(self.window() as u64, |reduction| reduction.window());
+        self.window_full = counts_as_sent >= window.max(1);
         if self.window_full {
             return None;
+        }
+        if self.phase != Phase::Open
+            && let Some(lost) = self.resent.as_ref().and_then(|resent| resent.first_lost())
+        {
+            return Some(lost);
         }
         if self.phase != Phase::Open
             && let Some(gap) = self.scoreboard.first_gap(self.lost_to)

@@ -152,10 +152,21 @@ fn flavours() -> impl Strategy<Value = Flavour> {
     prop::sample::select(vec![Flavour::Sack1, Flavour::NewReno, Flavour::Cubic])
 }
 
+/// Implementations that a flavour may be like.
+fn likes() -> impl Strategy<Value = Like> {
+    prop::sample::select(vec![Like::Rfc, Like::Linux, Like::Ns3])
+}
+
+fn config_of(flavour: Flavour, like: Like) -> TcpConfig {
+    let like = if flavour == Flavour::Sack1 { Like::Rfc } else { like };
+    TcpConfig { like, ..TcpConfig::of(flavour) }
+}
+
 proptest! {
     #[test]
     fn everything_is_delivered_in_the_end(
         flavour in flavours(),
+        like in likes(),
         packets in 1u64..400,
         window_packets in 1u32..200,
         threshold in prop::option::of(1u32..50),
@@ -177,8 +188,8 @@ proptest! {
             delayed_ack_ns,
             reading: reading
                 .filter(|_| flavour != Flavour::Sack1)
-                .map(|(packet_ns, every_ns)| Reading { packet_ns, every_ns }),
-            ..TcpConfig::of(flavour)
+                .map(|(packet_ns, every_ns)| Reading { packet_ns, every_ns, announced_packets: None }),
+            ..config_of(flavour, like)
         };
         Transfer::new(config, Path { loss, doubling, jitter_ns, seed }).run();
     }
@@ -186,12 +197,13 @@ proptest! {
     #[test]
     fn no_answer_makes_a_sender_panic_or_send_beyond_its_window(
         flavour in flavours(),
+        like in likes(),
         acks in prop::collection::vec(
             (0u64..60, prop::collection::vec((0u64..80, 0u64..20), 0..4), 0..500 * MS),
             1..100,
         ),
     ) {
-        let config = TcpConfig { window_packets: 20, ..TcpConfig::of(flavour) };
+        let config = TcpConfig { window_packets: 20, ..config_of(flavour, like) };
         let mut sender = Sender::new(&config).unwrap();
         sender.start(0);
         let mut now_ns = 0;
@@ -237,10 +249,20 @@ fn bad_parameters_are_reported() {
     assert_eq!(error(TcpConfig { packets: Some(0), ..good }), TcpConfigError::Packets);
     assert_eq!(error(TcpConfig { tick_ns: 0, ..good }), TcpConfigError::Tick);
     assert_eq!(error(TcpConfig { rto_max_ns: 1, ..good }), TcpConfigError::Rto);
-    let reading = Some(Reading { packet_ns: 1, every_ns: 1 });
+    let reading = Some(Reading { packet_ns: 1, every_ns: 1, announced_packets: None });
     assert_eq!(error(TcpConfig { reading, ..good }), TcpConfigError::SlowReader);
-    let reading = Some(Reading { packet_ns: 0, every_ns: 1 });
-    assert_eq!(error(TcpConfig { reading, ..TcpConfig::cubic() }), TcpConfigError::Reading);
+    for (packet_ns, announced_packets) in [(0, None), (1, Some(0))] {
+        let reading = Some(Reading { packet_ns, every_ns: 1, announced_packets });
+        assert_eq!(error(TcpConfig { reading, ..TcpConfig::cubic() }), TcpConfigError::Reading);
+    }
+    for (flavour, like, is_right) in [
+        (Flavour::NewReno, Like::Linux, true),
+        (Flavour::NewReno, Like::Ns3, true),
+        (Flavour::Sack1, Like::Linux, false),
+    ] {
+        let config = TcpConfig { like, ..TcpConfig::of(flavour) };
+        assert_eq!(config.check().is_ok(), is_right, "{flavour:?}");
+    }
     assert!(Receiver::new(&TcpConfig { tick_ns: 0, ..good }).is_err());
 }
 
@@ -252,7 +274,7 @@ fn a_window_that_closes_opens_again() {
         let config = TcpConfig {
             packets: Some(101),
             window_packets: 10,
-            reading: Some(Reading { packet_ns: MS, every_ns: 1_000 * MS }),
+            reading: Some(Reading { packet_ns: MS, every_ns: 1_000 * MS, announced_packets: None }),
             ..TcpConfig::new_reno()
         };
         let mut transfer =

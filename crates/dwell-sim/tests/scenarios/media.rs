@@ -149,6 +149,9 @@ fn what_makes_no_sense_is_refused() {
     refused("rate_walk = { sigma = 9 }", OVERLOAD, "from 0 to 5");
     refused("", &tcp("sack1", "ecn = true"), "takes no marks");
     refused("", &tcp("bbr", "bytes = 0"), "from 1 to");
+    refused("", &tcp("newreno", "announced = 3"), "set `read_rate`");
+    refused("", &tcp("sack1", "like = \"linux\""), "not for");
+    refused("queue = \"pie\"\nlike = \"linux\"", OVERLOAD, "no such key");
 }
 
 /// In their quick variants; the numbers are for people.

@@ -6,7 +6,7 @@ use crate::plan::{CoDel, Discipline, Jitter, Loss, Managed, Medium, Pie, Variati
 use crate::scenario::error::Errors;
 use crate::scenario::lines;
 use crate::scenario::section::Section;
-use crate::scenario::source::{Inputs, step};
+use crate::scenario::source::{Inputs, LIKES, step};
 use crate::scenario::tree::Value;
 use crate::scenario::value;
 
@@ -22,8 +22,8 @@ pub(super) const MEDIUM_KEYS: [&str; 8] = [
     "observe",
 ];
 /// The keys of managed queues.
-pub(super) const QUEUE_KEYS: [&str; 7] =
-    ["ecn", "target", "interval", "quantum", "queues", "update", "burst"];
+pub(super) const QUEUE_KEYS: [&str; 8] =
+    ["ecn", "target", "interval", "like", "quantum", "queues", "update", "burst"];
 
 /// The kinds of managed queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub(super) enum ManagedKind {
 impl ManagedKind {
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::CoDel => &["ecn", "target", "interval"],
-            Self::FqCoDel => &["ecn", "target", "interval", "quantum", "queues"],
+            Self::CoDel => &["ecn", "target", "interval", "like"],
+            Self::FqCoDel => &["ecn", "target", "interval", "like", "quantum", "queues"],
             Self::Pie => &["ecn", "target", "update", "burst"],
         }
     }
@@ -70,6 +70,7 @@ pub(super) fn managed(
         CoDel {
             target_ns: time("target", default.target_ns, errors),
             interval_ns: time("interval", default.interval_ns, errors),
+            like: link.or("like", default.like, errors, |found| value::one_of(found, &LIKES)),
         }
     };
     let (discipline, most) = match kind {

@@ -109,3 +109,21 @@ fn it_stops_at_the_end_and_its_timer_too() {
     assert_eq!(answer(&mut sender, 200 * MS, 5, &[]), [] as [i64; 0]);
     assert_eq!(sender.deadline(), None);
 }
+
+/// PRR sends one packet for two that arrive, and a retransmission is lost once a packet has arrived that was sent after it.
+#[test]
+fn like_linux_the_window_comes_down_evenly_and_lost_retransmissions_are_found() {
+    let mut sender = Standard::new(&TcpConfig { like: Like::Linux, ..TcpConfig::new_reno() });
+    sender.start();
+    sent(&mut sender, 0);
+    answer(&mut sender, 100 * MS, 1, &[]);
+    let mut arrives = |end: u64| answer(&mut sender, (200 + end) * MS, 1, &[(2, end)]);
+    assert_eq!([arrives(3), arrives(4), arrives(5)], [vec![11], vec![12], vec![-1]]);
+    let then: Vec<Vec<i64>> = (6..=10).map(&mut arrives).collect();
+    assert_eq!(then, [vec![], vec![13], vec![], vec![14], vec![]]);
+    // From the threshold on one for each.
+    assert_eq!([arrives(11), arrives(12), arrives(13)], [vec![], vec![15], vec![16]]);
+    // 13 was sent after the retransmission of 1.
+    assert_eq!(arrives(14), [-1, 17]);
+    assert_eq!((sender.window(), sender.recovering()), (5.0, true));
+}

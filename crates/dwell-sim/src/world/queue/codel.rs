@@ -1,6 +1,8 @@
-//! Controlled delay, by the pseudocode of RFC 8289, section 5.
+//! Controlled delay, by the pseudocode of RFC 8289, section 5; its law also as Linux reckons it (`include/net/codel_impl.h`),
+//! from where ns-3 has it.
 
 use crate::plan::{CoDel, Managed};
+use crate::tcp::Like;
 
 use super::{Line, PACKET_BYTES, Waiting};
 
@@ -11,6 +13,8 @@ pub(super) struct Control {
     drop_next_ns: u64,
     count: u32,
     last_count: u32,
+    /// Linux' reciprocal of the square root of `count`, in 2^16ths.
+    root: u16,
     dropping: bool,
 }
 
@@ -37,15 +41,16 @@ impl Control {
             }
             while self.dropping && now_ns >= self.drop_next_ns {
                 self.count = self.count.saturating_add(1);
+                self.improve_root();
                 let marked = packet.as_mut().is_some_and(|packet| ecn && packet.mark());
                 if marked {
-                    self.drop_next_ns = after(self.drop_next_ns, plan.interval_ns, self.count);
+                    self.drop_next_ns = self.after(self.drop_next_ns, plan);
                     break;
                 }
                 dropped.extend(packet.map(|packet| packet.id));
                 (packet, is_late) = self.take(now_ns, plan, (line, others_bytes));
                 if is_late {
-                    self.drop_next_ns = after(self.drop_next_ns, plan.interval_ns, self.count);
+                    self.drop_next_ns = self.after(self.drop_next_ns, plan);
                 } else {
                     self.dropping = false;
                 }
@@ -65,8 +70,13 @@ impl Control {
         let delta = self.count.saturating_sub(self.last_count);
         let since_ns = now_ns.saturating_sub(self.drop_next_ns);
         let is_recent = since_ns < RECENT_INTERVALS * plan.interval_ns;
-        self.count = if delta > 1 && is_recent { delta } else { 1 };
-        self.drop_next_ns = after(now_ns, plan.interval_ns, self.count);
+        if delta > 1 && is_recent {
+            self.count = delta;
+            self.improve_root();
+        } else {
+            (self.count, self.root) = (1, u16::MAX);
+        }
+        self.drop_next_ns = self.after(now_ns, plan);
         self.last_count = self.count;
     }
 
@@ -89,11 +99,26 @@ impl Control {
         let first_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(plan.interval_ns));
         (Some(packet), now_ns >= first_ns)
     }
-}
 
-/// The control law: the interval by the square root of the number of drops.
-fn after(at_ns: u64, interval_ns: u64, count: u32) -> u64 {
-    at_ns.saturating_add((interval_ns as f64 / f64::from(count.max(1)).sqrt()) as u64)
+    /// One step of Newton's towards the reciprocal of the square root, which is all that Linux does for a drop: from the first drop to
+    /// the second the root goes from 1 to 0.5, where it should be 0.71.
+    fn improve_root(&mut self) {
+        let root = u64::from(self.root) << 16;
+        let squared = (root * root) >> 32;
+        let rest = (3_u64 << 32).wrapping_sub(u64::from(self.count) * squared) >> 2;
+        self.root = (rest.wrapping_mul(root) >> 47) as u16;
+    }
+
+    /// The control law: the interval by the square root of the number of drops.
+    fn after(&self, at_ns: u64, plan: CoDel) -> u64 {
+        let wait_ns = match plan.like {
+            Like::Rfc => (plan.interval_ns as f64 / f64::from(self.count.max(1)).sqrt()) as u64,
+            Like::Linux | Like::Ns3 => {
+                ((u128::from(plan.interval_ns) * u128::from(self.root)) >> 16) as u64
+            }
+        };
+        at_ns.saturating_add(wait_ns)
+    }
 }
 
 /// One queue with that control.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use dwell_base::Rng;
 
 use crate::plan::{CoDel, Managed};
+use crate::tcp::Like;
 
 use super::codel::Control;
 use super::{Line, Waiting};
@@ -101,8 +102,9 @@ impl FqCoDelQueue {
             }
             let before = (lane.line.packets.len(), lane.line.bytes);
             let how = (self.plan, self.ecn);
-            // As in Linux a packet may wait if it is the last one of all queues, and not of its own.
-            let of = (&mut lane.line, self.bytes - before.1);
+            // As in Linux a packet may wait if it is the last one of all queues; in ns-3 if it is the last one of its own.
+            let others_bytes = if self.plan.like == Like::Ns3 { 0 } else { self.bytes - before.1 };
+            let of = (&mut lane.line, others_bytes);
             let packet = lane.control.pop(now_ns, how, of, dropped);
             self.packets -= before.0 - lane.line.packets.len();
             self.bytes -= before.1 - lane.line.bytes;

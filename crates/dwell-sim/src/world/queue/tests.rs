@@ -1,5 +1,6 @@
 use super::*;
 use crate::plan::{CoDel, Pie};
+use crate::tcp::Like;
 
 const MS: u64 = 1_000_000;
 
@@ -43,6 +44,17 @@ fn codel_drops_first_after_an_interval_and_then_faster() {
     assert!(gaps.iter().zip(expected).all(|(&gap, law)| gap.abs_diff(law) <= 3), "{gaps:?}");
 }
 
+/// By one step of Newton's from each drop to the next: 100, 50, 56 and 49 ms.
+#[test]
+fn codel_like_linux_drops_the_third_packet_sooner() {
+    let codel = CoDel { like: Like::Linux, ..CoDel::default() };
+    let mut queue = managed(Discipline::CoDel(codel), 10_000, false);
+    let (_, drops) = overload(&mut queue, MS, 2 * MS, 1_000);
+    let gaps: Vec<u64> = drops.windows(2).take(4).map(|pair| (pair[1] - pair[0]) / MS).collect();
+    let expected = [100, 50, 56, 49];
+    assert!(gaps.iter().zip(expected).all(|(&gap, law)| gap.abs_diff(law) <= 2), "{gaps:?}");
+}
+
 #[test]
 fn codel_leaves_a_short_queue_alone_and_marks_what_takes_marks() {
     let mut queue = managed(Discipline::CoDel(CoDel::default()), 100, false);
@@ -84,7 +96,7 @@ fn fq_codel_lets_a_thin_flow_go_first_and_drops_from_the_fattest() {
 
 #[test]
 fn fq_codel_shares_by_bytes() {
-    let codel = CoDel { target_ns: 1_000 * MS, interval_ns: 10_000 * MS };
+    let codel = CoDel { target_ns: 1_000 * MS, interval_ns: 10_000 * MS, ..CoDel::default() };
     let discipline = Discipline::FqCoDel { codel, quantum_bytes: 1_500, queues: 1_024 };
     let mut queue = managed(discipline, 10_000, false);
     let mut dropped = Vec::new();
@@ -100,9 +112,9 @@ fn fq_codel_shares_by_bytes() {
 
 /// Each of these flows has one packet that waits, always, and for 8 ms.
 #[test]
-fn fq_codel_spares_the_last_packet_of_all_queues_and_not_of_each() {
-    let drops = |flows: u32| {
-        let codel = CoDel::default();
+fn fq_codel_spares_the_last_packet_of_all_queues_and_like_ns_3_of_each() {
+    let drops = |flows: u32, like| {
+        let codel = CoDel { like, ..CoDel::default() };
         let discipline = Discipline::FqCoDel { codel, quantum_bytes: 1_500, queues: 1_024 };
         let mut queue = managed(discipline, 1_000, false);
         let (mut dropped, mut count) = (Vec::new(), 0);
@@ -117,8 +129,11 @@ fn fq_codel_spares_the_last_packet_of_all_queues_and_not_of_each() {
         }
         count
     };
-    assert_eq!(drops(1), 0);
-    assert!(drops(8) > 8, "{}", drops(8));
+    for like in [Like::Rfc, Like::Linux] {
+        assert_eq!(drops(1, like), 0);
+        assert!(drops(8, like) > 8, "{}", drops(8, like));
+    }
+    assert_eq!((drops(1, Like::Ns3), drops(8, Like::Ns3)), (0, 0));
 }
 
 #[test]
