@@ -88,18 +88,16 @@ class TcpCubicBounded : public TcpCubic {
 NS_OBJECT_ENSURE_REGISTERED(TcpCubicBounded);
 
 int main(int argc, char **argv) {
-    std::string queue = "fifo", tcp = "NewReno", recovery = "Prr";
-    uint32_t flows = 4, limit = 100, device = 1, seed = 1, bytes = 1500;
+    std::string queue = "fifo", tcp = "NewReno";
+    uint32_t flows = 4, limit = 100, seed = 1, bytes = 1500;
     double rate = 10e6, rtt = 0.04, poisson = 0, loss = 0;
     bool ecn = false;
     from = 10, until = 60;
     CommandLine cmd;
     cmd.AddValue("queue", "fifo, codel, fq_codel, pie", queue);
     cmd.AddValue("tcp", "NewReno, Cubic, CubicBounded, Bbr", tcp);
-    cmd.AddValue("recovery", "Prr, Classic", recovery);
     cmd.AddValue("flows", "number of flows", flows);
     cmd.AddValue("limit", "packets of the queue", limit);
-    cmd.AddValue("device", "packets of the device's queue, behind the discipline", device);
     cmd.AddValue("seed", "run number", seed);
     cmd.AddValue("rate", "of the bottleneck, bit/s", rate);
     cmd.AddValue("rtt", "without queues, s", rtt);
@@ -116,7 +114,7 @@ int main(int argc, char **argv) {
 
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", StringValue("ns3::Tcp" + tcp));
     Config::SetDefault("ns3::TcpL4Protocol::RecoveryType",
-                       TypeIdValue(TypeId::LookupByName("ns3::Tcp" + recovery + "Recovery")));
+                       TypeIdValue(TypeId::LookupByName("ns3::TcpPrrRecovery")));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(DATA));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
     Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(1));
@@ -141,7 +139,7 @@ int main(int argc, char **argv) {
     PointToPointHelper slow, access;
     slow.SetDeviceAttribute("DataRate", DataRateValue(DataRate(uint64_t(rate))));
     slow.SetChannelAttribute("Delay", TimeValue(Seconds(rtt / 4)));
-    slow.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue(std::to_string(device) + "p"));
+    slow.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue("1p"));
     access.SetDeviceAttribute("DataRate", StringValue("1Gbps"));
     access.SetChannelAttribute("Delay", TimeValue(Seconds(rtt / 8)));
     NetDeviceContainer core = slow.Install(left, right);

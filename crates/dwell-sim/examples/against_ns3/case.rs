@@ -39,8 +39,8 @@ pub(crate) enum Test {
     Cubic,
     /// Our BBR like ns-3's, beside those of its runs in which nothing waited for half a round trip.
     Bbr,
-    /// ns-3's device with a queue of so many packets in place of one.
-    Device(u32),
+    /// Our queue and our recovery like ns-3's.
+    Queue,
 }
 
 impl Default for Case {
@@ -98,7 +98,7 @@ impl Case {
         let test = match (self.tcp, self.queue) {
             ("Cubic", _) => Some(Test::Cubic),
             ("Bbr", "fifo") if self.flows == 1 && self.loss == 0.0 => Some(Test::Bbr),
-            ("NewReno", "fq_codel") if self.poisson == 0.0 => Some(Test::Device(3)),
+            ("NewReno", "fq_codel") if self.poisson == 0.0 => Some(Test::Queue),
             _ => None,
         };
         let tested = test.map(|test| Self { test, ..self.clone() });
@@ -108,10 +108,9 @@ impl Case {
     /// The words that ns-3's program takes.
     pub(crate) fn words(&self) -> String {
         let tcp = if self.test == Test::Cubic { "CubicBounded" } else { self.tcp };
-        let device = if let Test::Device(packets) = self.test { packets } else { 1 };
         format!(
             "--queue={} --tcp={tcp} --flows={} --rate={:.0} --rtt={} --limit={} --ecn={} --loss={} \
-             --poisson={:.0} --device={device}",
+             --poisson={:.0}",
             self.queue,
             self.flows,
             self.mbps * 1e6,
@@ -131,12 +130,7 @@ impl Case {
         let loss =
             if self.loss > 0.0 { format!(", loss {} %", self.loss * 100.0) } else { String::new() };
         let ecn = if self.ecn { ", ECN" } else { "" };
-        let test = match self.test {
-            Test::None => String::new(),
-            Test::Cubic => " *(test)*".to_owned(),
-            Test::Bbr => " *(test)*".to_owned(),
-            Test::Device(_) => " *(test)*".to_owned(),
-        };
+        let test = if self.test == Test::None { "" } else { " *(test)*" };
         format!(
             "{}{ecn} | {traffic}{loss}{test} | {} Mbit/s, {} ms",
             self.queue, self.mbps, self.rtt_ms
@@ -176,7 +170,11 @@ impl Case {
             ),
             name => {
                 let name = name.replace('_', "-");
-                format!("queue = \"{name}\"\nbuffer_packets = {}\necn = {ecn}", self.limit)
+                let like = match name == "fq-codel" && self.test != Test::None {
+                    true => "\nlike = \"ns-3\"",
+                    false => "",
+                };
+                format!("queue = \"{name}\"\nbuffer_packets = {}\necn = {ecn}{like}", self.limit)
             }
         };
         let loss = if self.loss > 0.0 { format!("loss = {}", self.loss) } else { String::new() };
@@ -209,7 +207,7 @@ impl Case {
              like = \"{}\"",
             self.tcp.to_lowercase(),
             self.ecn,
-            if matches!(self.test, Test::Cubic | Test::Bbr) { "ns-3" } else { "rfc" }
+            if self.test == Test::None { "rfc" } else { "ns-3" }
         )
     }
 
