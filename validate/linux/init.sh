@@ -10,6 +10,7 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t tmpfs run /run
 mount -t tmpfs -o size=900m tmp /tmp
+[ -z "$ecn" ] || sysctls=${sysctls:+$sysctls,}net.ipv4.tcp_ecn=1
 [ "$hystart" = 1 ] || echo 0 >/sys/module/tcp_cubic/parameters/hystart
 in_ns() { ip netns exec "$@"; }
 for n in s r q d; do
@@ -68,6 +69,19 @@ else
         in_ns s python3 "$here/traffic.py" source "$begin" "$(printf '0.%03d' $at)" "$until" 10.0.3.2 "$tcp" &
     done
 fi
+# What the queue has dropped and marked until now.
+count() {
+    in_ns r tc -s qdisc show dev xq | awk '/^qdisc/ { is_ours = $3 == "2:" }
+        is_ours { for (n = 1; n < NF; n++) {
+            if ($n == "(dropped") drops = $(n + 1) + 0
+            if ($n == "ecn_mark") marks = $(n + 1) + 0
+        } }
+        END { print drops + 0, marks + 0 }'
+}
+(
+    sleep "$from"
+    count >/tmp/before
+) &
 # steps: SECONDS,RATE,SECONDS,RATE,...: the link's rates, again and again.
 if [ -n "$steps" ]; then
     (
@@ -84,9 +98,9 @@ if [ -n "$steps" ]; then
     ) &
 fi
 wait $sinks
+count | paste -d ' ' - /tmp/before | awk '{ print "drops", $1 - $3; print "marks", $2 - $4 }'
 kill $dumps
 sleep 1
-in_ns r tc -s qdisc show dev xq | awk '/qdisc/ { at = $3 } /dropped/ && at == "2:" { sub(",", "", $7); print "drops", $7 }'
 [ -z "$show" ] || in_ns r tc -s qdisc show
 [ -z "$show" ] || in_ns s ss -tin
 python3 "$here/waits.py" /tmp/in.pcap /tmp/out.pcap "$(awk "BEGIN { printf \"%.6f\", $wall + $from }")" \

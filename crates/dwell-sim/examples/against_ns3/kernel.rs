@@ -1,12 +1,14 @@
 //! The comparison with Linux in virtual time: `validate/linux/cases.txt` says what, `validate/linux/line.sh` runs it there.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use dwell_sim::World;
 use dwell_sim::scenario::{Options, Scenario};
 
-use crate::spread::Spread;
+mod tables;
+mod verdict;
+
+pub(crate) use tables::compare;
 
 const FROM_S: f64 = 10.0;
 const UNTIL_S: f64 = 40.0;
@@ -20,8 +22,6 @@ const DATA_HERE: f64 = WIRE - 40.0;
 const FLOW: &str = "flow ";
 /// Ends the title of a case that has the runs of the one before in Linux, and something changed here.
 const TEST: &str = " *(test)*";
-const THROUGHPUT_MAX: f64 = 0.03;
-const WAIT_MAX: f64 = 0.1;
 
 /// A line of the list of cases.
 struct Case<'a> {
@@ -91,10 +91,7 @@ impl<'a> Case<'a> {
         if let Some(rate) = self.words.get("poisson") {
             return format!("kind = \"poisson\"\nrate = \"{rate}bit\"");
         }
-        let (flavour, like) = match self.words["tcp"] {
-            "reno" => ("newreno", ""),
-            other => (other, "like = \"linux\"\n"),
-        };
+        let flavour = self.words["tcp"].replace("reno", "newreno");
         let window = match self.words.get("reader") {
             None => "window = 20000".to_owned(),
             Some(reader) => {
@@ -105,11 +102,13 @@ impl<'a> Case<'a> {
                     true => format!("\nread_every = \"{:.0}ms\"", every * 1e3),
                     false => String::new(),
                 };
-                format!("window = {packets:.0}\nread_rate = \"{rate:.0}bit\"{every}")
+                format!(
+                    "window = {packets:.0}\nannounced = {packets:.0}\nread_rate = \"{rate:.0}bit\"{every}"
+                )
             }
         };
         let all = format!(
-            "kind = \"tcp\"\nflavour = \"{flavour}\"\n{like}count = {}\nrto_min = \"200ms\"\ndelayed_ack = \"40ms\"\n\
+            "kind = \"tcp\"\nflavour = \"{flavour}\"\nlike = \"linux\"\ncount = {}\nrto_min = \"200ms\"\ndelayed_ack = \"40ms\"\n\
              start = \"100ms\"\nstart_until = \"1s\"\n{window}",
             self.words["flows"]
         );
@@ -133,6 +132,7 @@ impl<'a> Case<'a> {
             rate: get("f.throughput_bps") / WIRE * DATA,
             wait: get("l.wait_mean_s"),
             drops: metrics.get("l.queue_dropped").copied().unwrap_or(0.0),
+            marks: metrics.get("l.queue_marked").copied().unwrap_or(0.0),
             window: window_bytes,
             lost: losses.share(),
             run: losses.run(),
@@ -201,7 +201,9 @@ struct Numbers {
     /// Bits of data that a second brings.
     rate: f64,
     wait: f64,
+    /// Packets that the queue has dropped, and marked.
     drops: f64,
+    marks: f64,
     window: f64,
     lost: f64,
     run: f64,
@@ -219,6 +221,7 @@ impl Numbers {
                 ("bytes", bytes) => out.rate = bytes.iter().sum::<f64>() * 8.0 / (UNTIL_S - FROM_S),
                 ("wait", [wait, _]) => out.wait = *wait,
                 ("drops", [drops]) => out.drops = *drops,
+                ("marks", [marks]) => out.marks = *marks,
                 ("window", [window]) => out.window = *window,
                 ("datagrams", [_, lost, run, delays @ ..]) => {
                     (out.lost, out.run) = (*lost, *run);
@@ -229,124 +232,4 @@ impl Numbers {
         }
         out
     }
-}
-
-/// Prints the tables; returns true if all is within the limits.
-pub(crate) fn compare(list: &Path, runs: &Path) -> bool {
-    let read = |path: &Path| std::fs::read_to_string(path).expect("a list");
-    let (list, runs) = (read(list), read(runs));
-    let mut theirs: BTreeMap<&str, Vec<Numbers>> = BTreeMap::new();
-    for (title, numbers) in runs.lines().filter_map(|line| line.split_once('|')) {
-        theirs.entry(title).or_default().push(Numbers::read(numbers));
-    }
-    let cases: Vec<Case<'_>> =
-        list.lines().filter(|line| !line.starts_with('#')).map(Case::read).collect();
-    let mut near = true;
-    for is_datagrams in [false, true] {
-        println!("{}", if is_datagrams { DATAGRAMS } else { CONNECTIONS });
-        for case in cases.iter().filter(|case| case.is_datagrams() == is_datagrams) {
-            let Some(there) = theirs.get(case.title.trim_end_matches(TEST)) else {
-                println!("| {} | not run there |", case.title);
-                near = false;
-                continue;
-            };
-            let window = there.iter().map(|run| run.window).fold(0.0, f64::max);
-            let here: Vec<Numbers> = (1..=SEEDS).map(|seed| case.run(seed, window)).collect();
-            let is_near = match is_datagrams {
-                true => datagrams(case, there, &here),
-                false => connections(case, there, &here),
-            };
-            near &= is_near || case.title.ends_with(TEST);
-        }
-        println!();
-    }
-    near
-}
-
-const CONNECTIONS: &str = "| | runs | Mbit/s, Linux | here | | mean wait, Linux | here | | |\n|---|---:|---:|---:|---:|---:|---:|---:|---|";
-const DATAGRAMS: &str = "| | runs | mean wait, Linux | here | lost, Linux | here | mean run, Linux | here | delay: mean, 50, 90, 99 %, Linux | here | |\n\
-     |---|---:|---:|---:|---:|---:|---:|---:|---|---|---|";
-
-fn spread(runs: &[Numbers], of: impl Fn(&Numbers) -> f64) -> Spread {
-    Spread::of(&runs.iter().map(of).collect::<Vec<f64>>())
-}
-
-/// Within the limits, or no farther than the intervals of both means leave open, which is said.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
-    Within,
-    Open,
-    Beyond,
-}
-
-impl Verdict {
-    fn of(pair: &[Spread; 2], share: f64, much: f64) -> Self {
-        let [theirs, ours] = pair;
-        match () {
-            () if ours.is_near(theirs, share, much) => Self::Within,
-            () if ours.is_near(theirs, 0.0, ours.half.hypot(theirs.half)) => Self::Open,
-            () => Self::Beyond,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Within => "within",
-            Self::Open => "within the intervals",
-            Self::Beyond => "✗",
-        }
-    }
-}
-
-fn connections(case: &Case<'_>, there: &[Numbers], here: &[Numbers]) -> bool {
-    let rate = |run: &Numbers| run.rate / DATA * 1.5e-3;
-    let wait = |run: &Numbers| run.wait * 1e3;
-    let (rates, waits) =
-        ([spread(there, rate), spread(here, rate)], [spread(there, wait), spread(here, wait)]);
-    let verdict = Verdict::of(&rates, THROUGHPUT_MAX, 0.0).max(Verdict::of(
-        &waits,
-        WAIT_MAX,
-        case.transmission_s() * 1e3,
-    ));
-    println!(
-        "| {} | {} | {:.2} | {:.2} | {:+.1} % | {:.1} ms | {:.1} ms | {:+.1} ms | {} |",
-        case.title,
-        there.len(),
-        rates[0],
-        rates[1],
-        rates[1].from(&rates[0]) * 100.0,
-        waits[0],
-        waits[1],
-        waits[1].mean - waits[0].mean,
-        verdict.word()
-    );
-    verdict != Verdict::Beyond
-}
-
-fn datagrams(case: &Case<'_>, there: &[Numbers], here: &[Numbers]) -> bool {
-    let pair = |of: &dyn Fn(&Numbers) -> f64| [spread(there, of), spread(here, of)];
-    let wait = pair(&|run| run.wait * 1e3);
-    let (lost, run) = (pair(&|run| run.lost * 100.0), pair(&|run| run.run));
-    let delays: [[Spread; 2]; 4] = std::array::from_fn(|n| pair(&|run| run.delays[n] * 1e3));
-    let losses = [lost, run];
-    let losses = losses.iter().filter(|[theirs, _]| theirs.mean > 0.0);
-    let others = losses.chain(&delays).map(|pair| Verdict::of(pair, THROUGHPUT_MAX, 0.0));
-    let verdict = others.fold(Verdict::of(&wait, WAIT_MAX, 0.0), Verdict::max);
-    let all = |which: usize| delays.map(|pair| format!("{:.1}", pair[which].mean)).join(", ");
-    // Without losses there is nothing to count; with jitter what is lost is not known here.
-    let shown = match case.link.contains("loss =") {
-        true => format!("{:.2} % | {:.2} % | {:.2} | {:.2}", lost[0], lost[1], run[0], run[1]),
-        false => "– | – | – | –".to_owned(),
-    };
-    println!(
-        "| {} | {} | {:.2} ms | {:.2} ms | {shown} | {} ms | {} ms | {} |",
-        case.title,
-        there.len(),
-        wait[0],
-        wait[1],
-        all(0),
-        all(1),
-        verdict.word()
-    );
-    verdict != Verdict::Beyond
 }
