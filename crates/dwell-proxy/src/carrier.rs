@@ -302,7 +302,7 @@ impl Carrier {
     /// Returns what TCP says of the link.
     pub(crate) fn link_report(&mut self) -> Option<LinkReport> {
         let mut report = crate::tcp_info::link_report(self.tcp().as_fd())?;
-        self.trains.reported(&mut report);
+        self.trains.reported(crate::clock::now(), &mut report);
         Some(report)
     }
 

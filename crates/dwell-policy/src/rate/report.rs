@@ -46,25 +46,22 @@ impl LinkReport {
     /// Returns the rate of the link for what comes next, in bytes a second, if anything is known of it.
     ///
     /// As long as only short messages were sent, nobody knows more than the least that the link
-    /// carries; then it is taken to carry what the window allows, but not more than others have found, or than the
-    /// time says that messages of some packets took. These two count for more than the least, too: that may
-    /// be a single packet's which a shaper had let pass at once.
+    /// carries; then it is taken to carry what the window allows, but not more than others have found. How long
+    /// messages of some packets took counts for more than the least: that may be a single packet's which a
+    /// shaper had let pass at once.
     pub fn rate(&self) -> Option<f64> {
         let known = |rate: f64| rate.is_finite() && rate > 0.0;
         let delivered = Some(self.delivered_rate).filter(|&rate| known(rate));
         if delivered.is_some() && !self.is_least {
             return delivered;
         }
-        let least = |rates: &[f64]| rates.iter().copied().filter(|&r| known(r)).reduce(f64::min);
-        let seen = least(&[self.path_rate, self.train_rate]);
-        let guess = match (delivered, least(&[self.window_rate])) {
-            (Some(least), Some(window)) => Some(least.max(window)),
-            (least, window) => least.or(window),
+        let others = [self.window_rate, self.path_rate].into_iter().filter(|&rate| known(rate));
+        let most = others.reduce(f64::min);
+        let guess = match (delivered, most) {
+            (Some(least), Some(most)) => Some(least.max(most)),
+            (least, most) => least.or(most),
         };
-        match (guess, seen) {
-            (Some(guess), Some(seen)) => Some(guess.min(seen)),
-            (guess, seen) => guess.or(seen),
-        }
+        guess.map(|guess| if known(self.train_rate) { guess.min(self.train_rate) } else { guess })
     }
 
     /// Returns the bytes that wait for the link, if it carries this many a second: those that are
@@ -97,7 +94,8 @@ mod tests {
         };
         assert_eq!(burst.rate(), Some(2.6e8));
         assert_eq!(LinkReport { train_rate: 6e5, ..burst }.rate(), Some(6e5));
-        assert_eq!(LinkReport { path_rate: 6e5, ..burst }.rate(), Some(6e5));
+        // What others have found may be their part of it.
+        assert_eq!(LinkReport { path_rate: 6e5, ..burst }.rate(), Some(2.6e8));
         // What the link carried of a long message is no guess.
         let long = LinkReport { is_least: false, train_rate: 6e5, path_rate: 1e6, ..burst };
         assert_eq!(long.rate(), Some(2.6e8));
