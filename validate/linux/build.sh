@@ -5,7 +5,9 @@
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 out=$(readlink -f "$1")
-[ ! -x "$out/linux" ] || exit 0
+# What it was made by stands beside it: an older one has other settings.
+made_by=$(cat "$here"/{build.sh,config} | sha256sum)
+[ ! -x "$out/linux" ] || [ "$(cat "$out/linux.made-by" 2>/dev/null)" != "$made_by" ] || exit 0
 installed=/usr/src/linux-source-6.12.tar.xz
 if [ -z "${LINUX_SOURCE:-}" ] && [ -e "$installed" ]; then
     LINUX_SOURCE=$installed
@@ -25,4 +27,5 @@ make -s -C "$out/tree" ARCH=um allnoconfig >/dev/null
 make -s -C "$out/tree" ARCH=um -j "$(nproc)" linux
 cp "$out/tree/linux" "$out/linux.new"
 mv "$out/linux.new" "$out/linux"
+echo "$made_by" >"$out/linux.made-by"
 rm -rf "$out/tree" "$out/source" "$out"/linux-source-6.12_*.deb

@@ -13,5 +13,6 @@ runs=$out/runs-$made_of.txt
 touch "$runs"
 "$here/cases.sh" 10 40 | awk -F '|' 'FILENAME != "-" { known[$1, $2] = 1; next } !(($1, $2) in known)' "$runs" - >"$out/missing.txt"
 echo "$(wc -l <"$out/missing.txt") runs of Linux are missing, $(wc -l <"$runs") are there" >&2
-xargs -a "$out/missing.txt" -P "${2:-$(nproc)}" -d '\n' -r -n 1 "$here/line.sh" "$out/linux" >>"$runs"
+xargs -a "$out/missing.txt" -P "${2:-$(nproc)}" -d '\n' -r -n 1 "$here/line.sh" "$out/linux" >>"$runs" ||
+    echo "Some runs of Linux failed; the rows say how many each has." >&2
 cargo run -q --release -p dwell-sim --example against_ns3 -- kernel "$here/cases.txt" "$runs"

@@ -170,7 +170,7 @@ impl Case {
             ),
             name => {
                 let name = name.replace('_', "-");
-                let like = match name == "fq-codel" && self.test != Test::None {
+                let like = match name == "fq-codel" && self.test == Test::Queue {
                     true => "\nlike = \"ns-3\"",
                     false => "",
                 };

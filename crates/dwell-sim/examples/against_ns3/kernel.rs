@@ -56,6 +56,10 @@ impl<'a> Case<'a> {
         (middle - ms(words.next()).unwrap_or(0.0)) / 1e3
     }
 
+    fn loses(&self) -> bool {
+        self.link.contains("loss =")
+    }
+
     fn is_datagrams(&self) -> bool {
         self.words.contains_key("poisson")
     }
@@ -213,7 +217,15 @@ struct Numbers {
 impl Numbers {
     /// Reads a line of `validate/linux/line.sh`.
     fn read(line: &str) -> Self {
-        let mut out = Self::default();
+        // What is not said is not nothing.
+        let missing = f64::NAN;
+        let mut out = Self {
+            rate: missing,
+            wait: missing,
+            drops: missing,
+            marks: missing,
+            ..Self::default()
+        };
         let words: Vec<&str> = line.split_whitespace().collect();
         for part in words.chunk_by(|_, next| next.parse::<f64>().is_ok()) {
             let numbers: Vec<f64> = part[1..].iter().filter_map(|word| word.parse().ok()).collect();

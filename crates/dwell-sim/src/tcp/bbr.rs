@@ -424,7 +424,11 @@ impl Bbr {
     }
 
     /// What will be in flight when the next packets may go: by then some of it has arrived, and with a gain above one they count along.
+    /// That is Linux's; ns-3 has what is in flight.
     fn in_flight_at_release(&self, now_ns: u64, in_flight: u64) -> f64 {
+        if self.like == Like::Ns3 {
+            return in_flight as f64;
+        }
         let wait_s = self.release_ns.saturating_sub(now_ns) as f64 / SECOND;
         let arrives = (self.greatest.get() * wait_s).floor();
         let joins = if self.gains.0 > 1.0 { self.burst() } else { 0.0 };

@@ -195,8 +195,11 @@ impl Standard {
     fn find_lost(&mut self, ack: &Ack) -> u64 {
         let before = self.lost_to;
         // Linux wants as many to have arrived only for the first loss, and wherever they are.
-        let is_sure = self.phase != Phase::Open
-            || self.scoreboard.reported_len() >= u64::from(REORDERING_MAX);
+        let repairs = match self.phase {
+            Phase::Open => false,
+            Phase::Recovery(until) | Phase::Timeout(until) => self.acked < until,
+        };
+        let is_sure = repairs || self.scoreboard.reported_len() >= u64::from(REORDERING_MAX);
         let enough = if self.resent.is_some() && is_sure { 1 } else { REORDERING_MAX };
         if let Some(seq) = self.scoreboard.nth_highest(enough) {
             self.lost_to = self.lost_to.max(seq);
@@ -381,7 +384,9 @@ impl Standard {
         } else {
             self.sent_end = seq + 1;
         }
-        if self.deadline_ns.is_none() {
+        // Linux's begins again when the first packet that is missing goes once more.
+        let is_first = self.resent.is_some() && resent && seq == self.acked;
+        if self.deadline_ns.is_none() || is_first {
             self.set_timer(now_ns);
         }
         Some((seq, resent))
