@@ -65,9 +65,13 @@ impl Pool {
 
     /// Notes that a stream begins, which lasts as long as what this returns.
     pub(crate) fn lend(&self) -> Lent<'_> {
-        *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.used();
         self.lent.add(1);
         Lent(self)
+    }
+
+    fn used(&self) {
+        *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// How many are to be made beforehand. Those that streams have at present will come back: with others in their
@@ -75,7 +79,8 @@ impl Pool {
     /// at any time, as streams may last.
     pub(crate) fn missing(&self) -> usize {
         let used_at = *self.used_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_used = self.lent.get() > 0 || used_at.elapsed() < WARM_TIME;
+        // One stream that lasts all day is no use of the others.
+        let is_used = used_at.elapsed() < WARM_TIME;
         let size = if is_used { self.size } else { self.size.min(UNUSED_SIZE) };
         let lent = usize::try_from(self.lent.get()).unwrap_or(usize::MAX);
         let warm = self.len();
@@ -150,6 +155,7 @@ pub(crate) struct Lent<'a>(&'a Pool);
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         self.0.lent.subtract(1);
+        self.0.used();
         // What it had may not have come back.
         self.0.taken.notify_one();
     }
@@ -178,8 +184,12 @@ mod tests {
         let Some(before) = Instant::now().checked_sub(WARM_TIME) else { return };
         *pool.used_at.lock().unwrap() = before;
         assert_eq!(pool.missing(), 2);
-        drop(pool.lend());
-        assert_eq!(pool.missing(), 16);
+        let lasting = pool.lend();
+        assert_eq!(pool.missing(), 15);
+        *pool.used_at.lock().unwrap() = before;
+        assert_eq!(pool.missing(), 1, "nobody has begun another one for minutes");
+        drop(lasting);
+        assert_eq!(pool.missing(), 16, "one has ended just now");
         let none = Pool::new(0);
         let _lent = none.lend();
         assert_eq!(none.missing(), 0);
