@@ -102,7 +102,9 @@ impl Peer {
             self.reorder.count(&mut came);
             came = ReorderBuffer::default();
         }
-        if self.contexts.goes_on() && self.handshake.previous().is_some() {
+        // With one tag for both a mark of the old one would be taken for the new one's latest, once in 256 times.
+        let is_there = self.handshake.previous().is_some() && self.handshake.are_distinct();
+        if self.contexts.goes_on() && is_there {
             let marks = if sent.is_empty() { 0 } else { MARKS };
             let until = now + KEEP_NS;
             let (heard_at, mark_at) = (now, now);

@@ -22,6 +22,8 @@ const LOOK_NS: u64 = 50 * MILLI_NS;
 const IN_USE_NS: u64 = 2 * SECOND_NS;
 /// Where there is too much, this part of the limit is made free, so that not each beginning costs another context.
 const FREE_PART: u64 = 16;
+/// Of `history_memory`, the part that datagrams kept to be sent again count for at most.
+const KEPT_PART: u64 = 2;
 
 /// A context that may be given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(super) struct HistoryMemory {
     bytes_max: u64,
     /// By peer, when it was looked at.
     bytes: Vec<u64>,
+    /// The same of the datagrams that may be sent again: nothing of them is freed by giving up contexts.
+    kept: Vec<u64>,
     look_at: Instant,
     evicted: u64,
     /// There is no room for contexts that would begin.
@@ -47,6 +51,7 @@ impl Default for HistoryMemory {
         Self {
             bytes_max: u64::MAX,
             bytes: Vec::new(),
+            kept: Vec::new(),
             look_at: Instant::ZERO,
             evicted: 0,
             is_short: false,
@@ -55,8 +60,11 @@ impl Default for HistoryMemory {
 }
 
 impl HistoryMemory {
+    /// Datagrams that are kept count for half of what there is at most: otherwise they alone would be too much, and
+    /// no context could begin as long as there is traffic.
     fn total(&self) -> u64 {
-        self.bytes.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes))
+        let sum = |all: &[u64]| all.iter().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes));
+        sum(&self.bytes).saturating_add(sum(&self.kept).min(self.bytes_max / KEPT_PART))
     }
 }
 
@@ -64,11 +72,15 @@ impl Peer {
     /// Returns the memory that contexts take, with what is kept because of them: records that wait, what may be sent or
     /// encoded again; in bytes.
     fn history_bytes(&self) -> u64 {
+        self.contexts.memory_bytes() + self.kept_bytes()
+    }
+
+    /// Of them, datagrams that may be sent again.
+    fn kept_bytes(&self) -> u64 {
         let before = self.before.as_ref().map_or(0, |before| before.kept_bytes());
         let kept = self.retransmit_buffer.bytes() + before;
         // Without contexts a little is kept, for blocks.
-        let kept = if self.contexts.outgoing.is_used() { kept as u64 } else { 0 };
-        self.contexts.memory_bytes() + kept
+        if self.contexts.outgoing.is_used() { kept as u64 } else { 0 }
     }
 }
 
@@ -86,6 +98,7 @@ impl Node {
         }
         self.history.look_at = now + LOOK_NS;
         self.history.bytes.resize(self.peers.len(), 0);
+        self.history.kept.resize(self.peers.len(), 0);
         for index in 0..self.peers.len() {
             self.count_history(index);
         }
@@ -95,13 +108,16 @@ impl Node {
     /// A generation has begun of what goes to a peer or comes from it.
     pub(super) fn history_grew(&mut self, now: Instant, index: usize) {
         self.history.bytes.resize(self.peers.len(), 0);
+        self.history.kept.resize(self.peers.len(), 0);
         self.count_history(index);
         self.keep_history_within(now, Some(index));
     }
 
     fn count_history(&mut self, index: usize) {
         let peer = &self.peers[index];
-        self.history.bytes[index] = if peer.removed { 0 } else { peer.history_bytes() };
+        let counted =
+            if peer.removed { (0, 0) } else { (peer.contexts.memory_bytes(), peer.kept_bytes()) };
+        (self.history.bytes[index], self.history.kept[index]) = counted;
     }
 
     fn keep_history_within(&mut self, now: Instant, grew: Option<usize>) {
@@ -155,5 +171,24 @@ impl Node {
         let HistoryMemory { bytes_max, evicted, .. } = self.history;
         let memory_bytes_max = Some(bytes_max).filter(|&bytes| bytes < u64::MAX);
         HistoryStatus { memory_bytes, memory_bytes_max, evicted }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_are_kept_leave_room_for_contexts() {
+        let memory = |kept| HistoryMemory {
+            bytes_max: 96 << 20,
+            bytes: vec![10 << 20, 5 << 20],
+            kept,
+            ..HistoryMemory::default()
+        };
+        assert_eq!(memory(vec![0, 0]).total(), 15 << 20);
+        assert_eq!(memory(vec![16 << 20, 8 << 20]).total(), 39 << 20);
+        // However much it is, half is left.
+        assert_eq!(memory(vec![u64::MAX, 1]).total(), 63 << 20);
     }
 }

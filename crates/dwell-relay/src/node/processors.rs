@@ -328,11 +328,13 @@ impl Processors {
         if original <= RAW_PART_MAX * read {
             let raw_ns = (took_ns - compressed.took_ns).max(0.0) / raw;
             self.raw_ns = learned(self.raw_ns, raw_ns);
+            self.probes.saw(true);
         } else if original >= COMPRESSED_PART_MIN * read {
             let of_raw_ns = self.raw_ns.map_or(took_ns * raw / read, |raw_ns| raw_ns * raw);
             let compressed_ns = (took_ns - of_raw_ns).max(compressed.took_ns) / original;
             self.compressed_ns = learned(self.compressed_ns, compressed_ns);
             self.codec = mixed_codec(self.codec, compressed.codec());
+            self.probes.saw(false);
         } else if let Some(compressed_ns) = self.compressed_ns {
             // Of both, what is left for the raw ones.
             let raw_ns = (took_ns - compressed_ns * original).max(0.0) / raw;

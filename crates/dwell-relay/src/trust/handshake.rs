@@ -149,6 +149,14 @@ impl Handshake {
         }
     }
 
+    /// Returns true if what comes of the session before can be distinguished from what is of the current one: by a tag of one
+    /// byte, and without keys by nothing else.
+    pub(crate) fn are_distinct(&mut self) -> bool {
+        let current = self.session().map(|session| session.tag_in());
+        let previous = self.previous().map(|session| session.tag_in());
+        current != previous
+    }
+
     /// The session before it, while something of that may be on its way: to send by it what its numbers are about.
     pub(crate) fn previous(&mut self) -> Option<&mut Session> {
         match &mut self.0 {

@@ -215,11 +215,14 @@ impl Incoming {
     }
 
     /// Returns true if a record of this cost may wait.
-    fn has_room(&self, cost: usize) -> bool {
+    fn held_bytes_max(&self) -> usize {
         let for_ns = self.rtt_ns.unwrap_or(0).saturating_mul(HELD_ROUND_TRIPS) + HELD_MARGIN_NS;
         let bytes_max = if self.is_short_of_memory { HELD_BYTES_MIN } else { HELD_BYTES_MAX };
-        let bytes_max = self.pace.bytes_in_ns(for_ns).clamp(HELD_BYTES_MIN, bytes_max);
-        self.held_bytes + cost <= bytes_max && self.held < HELD_MAX
+        self.pace.bytes_in_ns(for_ns).clamp(HELD_BYTES_MIN, bytes_max)
+    }
+
+    fn has_room(&self, cost: usize) -> bool {
+        self.held_bytes + cost <= self.held_bytes_max() && self.held < HELD_MAX
     }
 
     /// A record came. It is to be opened at once if that is the answer.
@@ -330,7 +333,7 @@ impl Incoming {
     ) -> Taken {
         let cost = record.data().len() + HELD_OVERHEAD_BYTES;
         if !self.has_room(cost) {
-            self.give_up_one();
+            self.make_room(cost);
             return Taken::Full;
         }
         let Some(receiver) = self.contexts.get_mut(&record.context) else { return Taken::Dropped };
@@ -348,14 +351,25 @@ impl Incoming {
         self.counts.crowded_out += 1;
     }
 
-    /// There is no room: the context that holds most must not wait any longer. The others go on.
-    fn give_up_one(&mut self) {
+    /// There is no room: the contexts that hold most must not wait any longer, one after the other until there will be enough,
+    /// as there may be less room than before. The others go on.
+    fn make_room(&mut self, cost: usize) {
+        let (mut bytes, mut count) = (self.held_bytes + cost, self.held + 1);
+        let bytes_max = self.held_bytes_max();
         // What a busy one misses may be with what is parked.
         let waiting = self.contexts.values_mut().filter(|it| !it.is_busy());
         let waiting = waiting.filter(|it| it.first_held().is_some());
-        let held_bytes = |it: &&mut Box<Receiver>| it.held.values().map(Held::len).sum::<usize>();
-        if let Some(receiver) = waiting.max_by_key(held_bytes) {
+        let held_bytes = |it: &Receiver| it.held.values().map(Held::len).sum::<usize>();
+        let mut waiting: Vec<_> = waiting.map(|it| (held_bytes(it), it)).collect();
+        waiting.sort_by_key(|&(held_bytes, _)| std::cmp::Reverse(held_bytes));
+        for (held_bytes, receiver) in waiting {
+            let held = receiver.held.len();
             receiver.give_up(&mut self.counts);
+            bytes -= (held_bytes + held * HELD_OVERHEAD_BYTES).min(bytes);
+            count -= held.min(count);
+            if bytes <= bytes_max && count <= HELD_MAX {
+                break;
+            }
         }
     }
 

@@ -45,6 +45,8 @@ pub(super) struct Probes {
     length: u32,
     /// How many times the usual number of windows are between it and the next.
     times: u32,
+    /// It showed what a byte costs the other way.
+    has_shown: bool,
     /// What was planned for each peer when it began; nothing of those of which nothing was known.
     then: Vec<Option<Planned>>,
 }
@@ -52,12 +54,18 @@ pub(super) struct Probes {
 impl Probes {
     pub(super) fn new() -> Self {
         let windows = APART_WINDOWS - FIRST_WINDOWS;
-        Self { windows, length: WINDOWS, times: 1, then: Vec::new() }
+        Self { windows, length: WINDOWS, times: 1, has_shown: false, then: Vec::new() }
     }
 
     /// Returns true if the other way is tried now.
     pub(super) fn are_on(&self) -> bool {
         self.windows < self.length
+    }
+
+    /// In the window that is over it was seen what a byte costs, raw or compressed.
+    pub(super) fn saw(&mut self, is_raw: bool) {
+        let is_other = |planned: &Planned| planned.is_raw != is_raw;
+        self.has_shown |= self.are_on() && self.then.iter().flatten().any(is_other);
     }
 
     /// A window is over, and this is planned now; `are_costs_known` if both ways were seen.
@@ -68,8 +76,10 @@ impl Probes {
             self.times = 1;
         }
         if self.windows >= APART_WINDOWS * self.times {
-            self.times = if is_as_before { (2 * self.times).min(TIMES_MAX) } else { 1 };
-            self.windows = 0;
+            // Nothing is confirmed by a window in which nothing went.
+            let is_confirmed = is_as_before && self.has_shown;
+            self.times = if is_confirmed { (2 * self.times).min(TIMES_MAX) } else { 1 };
+            (self.windows, self.has_shown) = (0, false);
             self.length = if are_costs_known { 1 } else { WINDOWS };
             self.then = planned;
         }
@@ -95,10 +105,24 @@ mod tests {
     /// The windows of so many in which the other way is tried.
     fn tried(probes: &mut Probes, windows: u32, planned: Planned) -> Vec<u32> {
         let is_tried = |_: &u32| {
+            probes.saw(!planned.is_raw);
             probes.next(vec![Some(planned)], true);
             probes.are_on()
         };
         (1..=windows).filter(is_tried).collect()
+    }
+
+    #[test]
+    fn a_window_in_which_nothing_goes_confirms_nothing() {
+        let mut probes = Probes::new();
+        let is_tried = |_: &u32| {
+            // What goes by the plan shows nothing of the other way.
+            probes.saw(RAW.is_raw);
+            probes.next(vec![Some(RAW)], true);
+            probes.are_on()
+        };
+        let begins: Vec<_> = (1..=1_000).filter(is_tried).collect();
+        assert!(begins.windows(2).all(|it| it[1] - it[0] == APART_WINDOWS), "{begins:?}");
     }
 
     #[test]
