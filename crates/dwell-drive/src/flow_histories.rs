@@ -3,6 +3,10 @@
 //! Small exchanges between two hosts resemble each other, so that one history for all of them serves
 //! best. Long transfers beside each other push each other out of it: each is better off alone, unless
 //! they carry the same. So some of them try, and what their batches shrink to decides for the others.
+//!
+//! Ten histories' tables are not in a processor's cache at a time, as one history's are: at level 3 of zstd a byte takes
+//! two to three times as long in ten histories of 1 MiB. On a fast link there may not be time for that: so it is compared what
+//! the link would carry with either, where its rate is known.
 
 mod shrunk;
 #[cfg(test)]
@@ -10,8 +14,9 @@ mod tests;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_policy::method::Processor;
 
-use shrunk::{ByCodec, Shrunk};
+use shrunk::{ByCodec, Link, Shrunk};
 
 /// Places for flows; a flow has one of [`WAYS`] in a set.
 const SETS: usize = 256;
@@ -72,16 +77,16 @@ impl Own {
     }
 
     /// A batch of the flow went through it. Returns true if there were enough to compare.
-    fn add(&mut self, codec: u64, bytes: (u64, u64)) -> bool {
+    fn add(&mut self, codec: u64, batch: Shrunk) -> bool {
         if self.filled_bytes < FILLED_BYTES {
-            self.filled_bytes += bytes.0;
+            self.filled_bytes += batch.from;
             return false;
         }
         if self.codec != codec {
             // What another codec left is not to be compared with what this one does.
             (self.codec, self.shrunk) = (codec, Shrunk::default());
         }
-        self.shrunk.add(bytes);
+        self.shrunk.add(batch);
         self.shrunk.from >= COMPARED_BYTES
     }
 
@@ -109,8 +114,8 @@ struct Compared {
 
 impl Compared {
     /// The shared one did better.
-    fn has_lost(&self) -> bool {
-        self.shared.is_smaller_than(self.own)
+    fn has_lost(&self, link: Option<Link>) -> bool {
+        self.shared.is_as_good_as(self.own, link)
     }
 }
 
@@ -151,16 +156,15 @@ impl Trial {
     }
 
     /// A flow has compared.
-    fn end(&mut self, now: Instant, flow: u64, compared: &Compared) {
+    fn end(&mut self, now: Instant, flow: u64, compared: &Compared, link: Option<Link>) {
         if self.done.is_empty() {
             self.due_at = now + TRIAL_NS_MAX;
         }
         self.running.retain(|it| *it != flow);
-        self.done.push((flow, compared.has_lost()));
+        self.done.push((flow, compared.has_lost(link)));
         let Compared { own, shared } = compared;
-        self.own.add((own.from, own.to));
-        let to = u128::from(own.from) * u128::from(shared.to) / u128::from(shared.from.max(1));
-        self.shared.add((own.from, u64::try_from(to).unwrap_or(u64::MAX)));
+        self.own.add(*own);
+        self.shared.add(shared.scaled(own.from));
     }
 
     /// A flow is gone, or has no history of its own any more.
@@ -206,9 +210,9 @@ impl Group {
     }
 
     /// Ends a trial. Returns the flows that go back to the shared history.
-    fn judge(&mut self, now: Instant) -> Vec<u64> {
+    fn judge(&mut self, now: Instant, link: Option<Link>) -> Vec<u64> {
         let trial = std::mem::take(&mut self.trial);
-        let is_better = trial.own.is_better_than(trial.shared);
+        let is_better = trial.own.is_better_than(trial.shared, link);
         if is_better {
             (self.better_until, self.retry_ns) = (now + HOLDS_NS, RETRY_NS_MIN);
         } else {
@@ -237,6 +241,20 @@ pub struct FlowHistories {
     memory_bytes: usize,
     /// None is begun before.
     crowded_until: Instant,
+    link: Option<Link>,
+}
+
+/// A batch that was compressed in a history.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// What it was compressed with, which any number names.
+    pub codec: u64,
+    /// Its bytes before, ...
+    pub from_bytes: u64,
+    /// ... and after.
+    pub to_bytes: u64,
+    /// The processor time that it took.
+    pub took_ns: u64,
 }
 
 impl FlowHistories {
@@ -249,6 +267,7 @@ impl FlowHistories {
             own: Vec::new(),
             memory_bytes: 1,
             crowded_until: Instant::ZERO,
+            link: None,
         };
         this.set_contexts(contexts);
         this
@@ -258,6 +277,12 @@ impl FlowHistories {
     pub fn set_contexts(&mut self, contexts: usize) {
         // Some are left for what shares one.
         self.own_max = contexts - contexts.div_ceil(4);
+    }
+
+    /// Says how many bytes a second the link behind takes, if that is known, and what compressing for it may take. Until then
+    /// histories are compared by what they leave, whatever they cost.
+    pub fn set_link(&mut self, link: Option<(f64, Processor)>) {
+        self.link = link.filter(|(bytes_per_s, _)| *bytes_per_s > 0.0);
     }
 
     /// Returns the number of flows that have one.
@@ -352,24 +377,26 @@ impl FlowHistories {
         }
     }
 
-    /// A batch of the group, which begins with a packet of the flow, was compressed in its context with a codec, which
-    /// any number names, from so many bytes to so many; the context takes `memory_bytes`.
+    /// A batch of the group, which begins with a packet of the flow, was compressed in its context, which takes
+    /// `memory_bytes`.
     pub fn compressed(
         &mut self,
         now: Instant,
         (group, flow): (u64, u64),
-        (codec, bytes): (u64, (u64, u64)),
+        passed: Passed,
         memory_bytes: usize,
     ) {
         if self.own_max == 0 {
             return;
         }
+        let Passed { codec, from_bytes, to_bytes, took_ns } = passed;
+        let batch = Shrunk::of(from_bytes, to_bytes, took_ns);
         match self.own.iter().position(|(key, _)| *key == group) {
             Some(at) => {
                 self.memory_bytes = memory_bytes;
-                self.compressed_alone(now, at, (codec, bytes));
+                self.compressed_alone(now, at, (codec, batch));
             }
-            None => self.compressed_shared((now, codec), (group, flow), bytes),
+            None => self.compressed_shared((now, codec), (group, flow), batch),
         }
     }
 
@@ -382,7 +409,7 @@ impl FlowHistories {
         if let Some(own) = &mut known.own {
             // It is judged by what went through its history, and what went beside that meanwhile.
             if !own.is_kept && own.filled_bytes >= FILLED_BYTES {
-                own.shrunk.add((bytes, bytes));
+                own.shrunk.add(Shrunk::of(bytes, bytes, 0));
             }
             return;
         }
@@ -425,27 +452,27 @@ impl FlowHistories {
         &mut self,
         (now, codec): (Instant, u64),
         (group, flow): (u64, u64),
-        bytes: (u64, u64),
+        batch: Shrunk,
     ) {
         if let Some(set) = self.sets.get_mut(flow as usize % SETS) {
             let known = set.iter_mut().flatten().find(|it| it.flow == flow && it.shared == group);
             if let Some(known) = known {
-                known.shrunk.add(codec, bytes);
+                known.shrunk.add(codec, batch);
             }
         }
         if let Some(known) = self.groups.iter_mut().find(|it| it.group == group) {
             known.used_at = now;
-            known.shrunk.add(codec, bytes);
+            known.shrunk.add(codec, batch);
         }
     }
 
-    fn compressed_alone(&mut self, now: Instant, at: usize, (codec, bytes): (u64, (u64, u64))) {
+    fn compressed_alone(&mut self, now: Instant, at: usize, (codec, batch): (u64, Shrunk)) {
         let (_, flow) = self.own[at];
         let set = &mut self.sets[flow as usize % SETS];
         let mine = set.iter_mut().flatten().find(|it| it.flow == flow && it.own.is_some());
         let Some(Flow { shared, own: place, .. }) = mine else { return };
         let Some(own) = place.as_mut().filter(|own| !own.is_kept) else { return };
-        if !own.add(codec, bytes) {
+        if !own.add(codec, batch) {
             return;
         }
         let shared = *shared;
@@ -455,19 +482,20 @@ impl FlowHistories {
         let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) else { return };
         if !group.trial.running.contains(&flow) {
             // It followed others. What is not so for it alone may be so for them.
-            if compared.has_lost() {
+            if compared.has_lost(self.link) {
                 self.go_back(now, flow);
             }
             return;
         }
-        group.trial.end(now, flow, &compared);
+        group.trial.end(now, flow, &compared, self.link);
         self.judge_trials(now);
     }
 
     /// Ends the trials that are over, perhaps because a flow is gone that was waited for.
     fn judge_trials(&mut self, now: Instant) {
+        let link = self.link;
         let over = self.groups.iter_mut().filter(|group| group.trial.is_over(now));
-        let back: Vec<u64> = over.flat_map(|group| group.judge(now)).collect();
+        let back: Vec<u64> = over.flat_map(|group| group.judge(now, link)).collect();
         for flow in back {
             self.go_back(now, flow);
         }

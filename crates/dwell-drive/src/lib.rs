@@ -65,7 +65,7 @@ mod slab;
 
 pub use blocks::BlockConfig;
 pub use driven::{Driven, World, drain};
-pub use flow_histories::FlowHistories;
+pub use flow_histories::{FlowHistories, Passed};
 pub use gather::gather;
 pub use groups::group_key;
 pub use journal::{Entry, Input, Journal, JournalError, Output, repeat};

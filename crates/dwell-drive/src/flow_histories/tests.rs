@@ -5,6 +5,11 @@ use super::*;
 const SHARED: u64 = 7;
 const CODEC: u64 = 6;
 
+/// A batch that takes no time.
+fn passed(codec: u64, (from_bytes, to_bytes): (u64, u64)) -> Passed {
+    Passed { codec, from_bytes, to_bytes, took_ns: 0 }
+}
+
 fn at(ms: u64) -> Instant {
     Instant::from_ns(ms * MILLI_NS)
 }
@@ -25,7 +30,7 @@ fn run(
             let group = histories.group_of(at(now), SHARED, flow, 1_400);
             let is_own = group != SHARED;
             let bytes = (1_400, 14 * percent(is_own));
-            histories.compressed(at(now), (group, flow), (CODEC, bytes), 1 << 20);
+            histories.compressed(at(now), (group, flow), passed(CODEC, bytes), 1 << 20);
             if is_own {
                 own.push(flow);
             }
@@ -72,7 +77,7 @@ fn what_one_flow_happens_to_carry_does_not_decide_for_all() {
                     (false, true) => 401,
                     (false, false) => 340,
                 };
-                histories.compressed(at(now), (group, flow), (CODEC, (1_400, to)), 1 << 20);
+                histories.compressed(at(now), (group, flow), passed(CODEC, (1_400, to)), 1 << 20);
             }
             trying = if now < 700 { histories.own() } else { trying };
         }
@@ -128,7 +133,7 @@ fn own_after_raw(raw_every: impl Fn(bool) -> u64) -> usize {
                 histories.passed_raw(flow, 1_400);
             } else {
                 let to = if is_own { 450 } else { 500 };
-                histories.compressed(at(now), (group, flow), (CODEC, (1_400, to)), 1 << 20);
+                histories.compressed(at(now), (group, flow), passed(CODEC, (1_400, to)), 1 << 20);
             }
         }
     }
@@ -163,7 +168,12 @@ fn a_flow_is_compared_with_itself() {
     for now in 0..3_000 {
         for (flow, percent) in [(1, 30), (2, 80)] {
             let group = histories.group_of(at(now), SHARED, flow, 1_400);
-            histories.compressed(at(now), (group, flow), (CODEC, (1_400, 14 * percent)), 1 << 20);
+            histories.compressed(
+                at(now),
+                (group, flow),
+                passed(CODEC, (1_400, 14 * percent)),
+                1 << 20,
+            );
         }
     }
     assert_eq!(histories.own(), 0);
@@ -195,7 +205,7 @@ fn memory_bounds_them_too() {
             histories.compressed(
                 at(now),
                 (group, flow),
-                (CODEC, (1_400, to)),
+                passed(CODEC, (1_400, to)),
                 MEMORY_BYTES_MAX / 3,
             );
         }
@@ -209,7 +219,7 @@ fn ten_thousand_flows_and_groups_are_not_remembered() {
     for flow in 0..10_000 {
         let now = at(flow / 10);
         let group = histories.group_of(now, flow, flow, 1_400);
-        histories.compressed(now, (group, flow), (CODEC, (1_400, 500)), 1);
+        histories.compressed(now, (group, flow), passed(CODEC, (1_400, 500)), 1);
     }
     assert_eq!((histories.sets.len(), histories.groups.len()), (SETS, 0));
     for group in 0..100 {
@@ -245,7 +255,7 @@ fn another_codec_is_not_taken_for_a_better_history() {
                     let group = histories.group_of(at(now), SHARED, flow, 1_400);
                     let (codec, usual) = if now < begins_ms { (6, 600) } else { (12, 480) };
                     let to = if group == SHARED { usual } else { usual * percent / 100 };
-                    let bytes = (codec, (1_400, to));
+                    let bytes = passed(codec, (1_400, to));
                     histories.compressed(at(now), (group, flow), bytes, 1 << 20);
                 }
             }
@@ -263,9 +273,37 @@ fn histories_that_never_have_the_same_codec_are_compared_in_the_end() {
             for flow in [1, 2, 3, 4] {
                 let group = histories.group_of(at(now), SHARED, flow, 1_400);
                 let (codec, to) = if group == SHARED { (6, 600) } else { (4, 6 * percent) };
-                histories.compressed(at(now), (group, flow), (codec, (1_400, to)), 1 << 20);
+                histories.compressed(at(now), (group, flow), passed(codec, (1_400, to)), 1 << 20);
             }
         }
         assert_eq!(histories.own(), own, "{percent} %");
     }
+}
+
+/// The flows with a history of their own after six seconds, where it leaves a tenth less and takes three times as long.
+fn own_at(link: Option<(f64, Processor)>) -> usize {
+    let mut histories = FlowHistories::new(11);
+    for now in 0..6_000 {
+        histories.set_link(link);
+        for flow in [1, 2, 3, 4] {
+            let group = histories.group_of(at(now), SHARED, flow, 1_400);
+            let (to_bytes, took_ns) = if group == SHARED { (350, 7_000) } else { (315, 21_000) };
+            let passed = Passed { codec: CODEC, from_bytes: 1_400, to_bytes, took_ns };
+            histories.compressed(at(now), (group, flow), passed, 1 << 20);
+        }
+    }
+    histories.own()
+}
+
+#[test]
+fn what_leaves_less_and_takes_longer_is_for_links_that_leave_the_time() {
+    let processor = Processor::default();
+    // Of 15 ns a byte there is time for 47 MB a second: enough for what a link of 10.5 MB/s carries.
+    assert_eq!(own_at(Some((10e6, processor))), 3);
+    assert_eq!(own_at(Some((25e6, processor))), 0);
+    // Others have most of the processor.
+    assert_eq!(own_at(Some((10e6, Processor::slowed(3.0)))), 0);
+    // As long as nothing is known of the link, what is left counts.
+    assert_eq!(own_at(None), 3);
+    assert_eq!(own_at(Some((0.0, processor))), 3);
 }

@@ -253,8 +253,7 @@ impl Processors {
             }
             _ => self.available = None,
         }
-        let link = |peer: &Peer| peer.pacer.rate().map(|rate| rate.as_bps() as f64 / 8.0);
-        self.plan(now, &peers.iter().map(link).collect::<Vec<_>>());
+        self.plan(now, &peers.iter().map(link_of).collect::<Vec<_>>());
     }
 
     /// Finds what is best for each peer now, with links of so many bytes a second, where that is known.
@@ -446,6 +445,11 @@ impl Sums {
     }
 }
 
+/// The bytes a second of the link to a peer, if its rate is known.
+fn link_of(peer: &Peer) -> Option<f64> {
+    peer.pacer.rate().map(|rate| rate.as_bps() as f64 / 8.0)
+}
+
 fn mixed(before: f64, now: f64) -> f64 {
     (1.0 - WINDOW_WEIGHT) * before + WINDOW_WEIGHT * now
 }
@@ -485,6 +489,8 @@ impl Node {
             self.processors.look(now, &self.peers, elapsed_ns, times);
             for (index, peer) in self.peers.iter_mut().enumerate() {
                 peer.leaves_raw = self.processors.limit(index) == Some(CpuLimit::NOTHING);
+                let processor = self.processors.of_peer(now, index);
+                peer.contexts.flows.set_link(link_of(peer).map(|link| (link, processor)));
             }
         }
     }

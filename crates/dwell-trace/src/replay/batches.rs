@@ -2,7 +2,7 @@
 //! capture have in common.
 
 use dwell_base::Instant;
-use dwell_drive::{FlowHistories, gather};
+use dwell_drive::{FlowHistories, Passed, gather};
 use dwell_policy::{FrameCost, Gather, Job as PortJob, Outcome, Packet};
 
 use super::compress::{Compress, Job};
@@ -78,9 +78,14 @@ impl Batches {
         let gains = |len: usize| frame.gains(len as u32, (job.packets, job.bytes));
         let outcome = match compressed.len {
             Ok(Some(len)) if compressed.in_context => {
-                let (group, bytes) = (job.context.unwrap_or_default(), u64::from(job.bytes));
-                let bytes = (CODEC, (bytes, len as u64));
-                self.flows.compressed(now, (group, flow), bytes, CONTEXT_BYTES);
+                let group = job.context.unwrap_or_default();
+                let passed = Passed {
+                    codec: CODEC,
+                    from_bytes: u64::from(job.bytes),
+                    to_bytes: len as u64,
+                    took_ns: compressed.took_ns,
+                };
+                self.flows.compressed(now, (group, flow), passed, CONTEXT_BYTES);
                 Outcome::Committed(len as u32)
             }
             Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),

@@ -2,7 +2,7 @@
 
 use dwell_base::Instant;
 use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec, PPM_RECORD_LEN_MAX};
-use dwell_drive::gather;
+use dwell_drive::{Passed, gather};
 use dwell_policy::{Event, Job, Outcome, PacketId};
 use dwell_wire::block::BLOCK_HEADER_LEN;
 use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
@@ -147,9 +147,10 @@ pub(in crate::node) fn finish(
             contexts.outgoing.counts.alone += u64::from(place.alone.is_some());
             contexts.outgoing.counts.bytes_in += packets_bytes;
             contexts.outgoing.counts.bytes_out += out.len() as u64;
-            let bytes = (packets_bytes, out.len() as u64);
+            let (from_bytes, to_bytes) = (packets_bytes, out.len() as u64);
+            let passed = Passed { codec, from_bytes, to_bytes, took_ns: left.took_ns };
             let flow = store.treatment(ticket.id).flow;
-            contexts.flows.compressed(now, (group, flow), (codec, bytes), memory_bytes);
+            contexts.flows.compressed(now, (group, flow), passed, memory_bytes);
             Outcome::Committed(out.len() as u32)
         }
         _ if made == Made::NotSmaller => Outcome::NotSmaller,
