@@ -106,6 +106,10 @@ impl Engine {
                 self.env.came_at = waited_ns.map(|ns| read_at.before_ns(ns));
                 self.node.datagram(&mut self.env, known, source, bytes);
             }
+            // What comes from now on is reported again.
+            if self.from_net.has_room() {
+                return;
+            }
         }
     }
 }

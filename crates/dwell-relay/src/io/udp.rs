@@ -421,6 +421,11 @@ impl RecvBatch {
         }
     }
 
+    /// Returns true if the socket had less than there is room for: nothing more waited there.
+    pub fn has_room(&self) -> bool {
+        self.filled < self.meta.len()
+    }
+
     /// Takes the latest error that the network reported about something sent earlier by the port
     /// that was read: for instance that nobody listens there.
     pub fn take_error(&mut self) -> Option<io::Error> {
