@@ -239,6 +239,11 @@ impl Relay {
         Ok(())
     }
 
+    /// Lets it be another program from the next start on: an older one, or a newer.
+    pub fn set_program(&mut self, dwell: PathBuf) {
+        self.dwell = dwell;
+    }
+
     /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name

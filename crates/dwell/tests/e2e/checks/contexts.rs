@@ -1,5 +1,6 @@
 //! Batches that refer to those before them, over a link that loses and reorders.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -10,7 +11,8 @@ use dwell_lab::lab::Lab;
 use dwell_lab::relays::{RelayRate, RelaySettings};
 use dwell_report::status::Status;
 
-use crate::site::{SERVERS, Site, balanced, is_up, wait_until};
+use crate::harness::Skip;
+use crate::site::{DWELL, SERVERS, Site, balanced, is_up, wait_until};
 use crate::web::Web;
 
 /// Faster than the relays send, so that nothing is lost for lack of room.
@@ -115,6 +117,62 @@ pub(super) fn restarts_at_random(lab: &mut Lab, seed: u64, times: u32) -> anyhow
         }
     }
     Ok(())
+}
+
+/// The path of an earlier program `dwell`, if there is one to be tested beside today's.
+const OLDER: &str = "DWELL_OLDER";
+
+/// Either end is an earlier program, and is replaced by today's in the middle of a download: files come whole each time,
+/// and in contexts. Only today's end is asked how it fares: what an earlier one says may have another form.
+pub(super) fn older_program(lab: &mut Lab) -> anyhow::Result<()> {
+    let Some(older) = std::env::var_os(OLDER).map(PathBuf::from) else {
+        return Err(Skip(format!("{OLDER} names no earlier program")).into());
+    };
+    let mut site = Site::emulated(lab, HEALTHY, &settings("host-pair", "host-pair"))?;
+    let web = Web::start(&site, FILE_BYTES as usize, 100_000)?;
+    for is_ingress in [true, false] {
+        change_program(&mut site, is_ingress, &older)?;
+        wait_until_fetched(&site, &web)?;
+        let before = of_contexts(&site, is_ingress)?;
+        for turn in 0..2 {
+            let mut download = web.begin(&site.pair.client, SERVERS[0], "text")?;
+            if turn == 1 {
+                download.reach(FILE_BYTES / 4)?;
+                let with_older = of_contexts(&site, is_ingress)?;
+                ensure!(with_older.0 > before.0 + 20, "{before:?}, then {with_older:?}");
+                change_program(&mut site, is_ingress, Path::new(DWELL))?;
+            }
+            download.finish()?;
+        }
+        let after = of_contexts(&site, is_ingress)?;
+        ensure!(after.1 == before.1, "damaged, or without base: {before:?}, then {after:?}");
+        println!("older ingress {is_ingress}: {before:?}, then {after:?}");
+    }
+    Ok(())
+}
+
+/// Waits until a short file comes: the end that went on may not have missed the other one, and what an earlier one says of
+/// itself may have another form.
+fn wait_until_fetched(site: &Site, web: &Web) -> anyhow::Result<()> {
+    wait_until("a file comes", || Ok(web.fetch(&site.pair.client, SERVERS[0], "random").is_ok()))
+}
+
+/// One of the relays is killed and is another program from then on.
+fn change_program(site: &mut Site, is_ingress: bool, program: &Path) -> anyhow::Result<()> {
+    let relays = &mut site.relays;
+    let relay = if is_ingress { &mut relays.ingress } else { &mut relays.egress };
+    relay.kill()?;
+    relay.set_program(program.to_owned());
+    Ok(relay.restart(None)?)
+}
+
+/// Batches in both directions, and what could not be decoded, at the other end than this one.
+fn of_contexts(site: &Site, is_ingress: bool) -> anyhow::Result<(u64, u64)> {
+    let relays = [&site.relays.ingress, &site.relays.egress];
+    let status = relays[usize::from(is_ingress)].status()?;
+    let (tx, rx) = (&status.peers[0].tx.contexts, &status.peers[0].rx.contexts);
+    let dropped = ["no_base", "damaged"].map(|why| rx.dropped.get(why).copied().unwrap_or(0));
+    Ok((tx.batches + rx.batches, dropped.iter().sum()))
 }
 
 /// Since `before`, or since the beginning, no generation was lost, nothing damaged.

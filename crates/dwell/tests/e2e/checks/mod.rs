@@ -108,6 +108,7 @@ pub(crate) const ALL: &[Check] = &[
     ("contexts_of_a_peer_over_a_bad_link", |lab| contexts::downloads(lab, "edge", "peer")),
     ("contexts_after_a_restart", contexts::restarts),
     ("contexts_after_kills_at_random", |lab| contexts::restarts_at_random(lab, 1, 4)),
+    ("long_contexts_with_an_older_program", contexts::older_program),
     ("long_contexts_after_kills_1", |lab| contexts::restarts_at_random(lab, 2, 5)),
     ("long_contexts_after_kills_2", |lab| contexts::restarts_at_random(lab, 3, 5)),
     ("long_contexts_after_kills_3", |lab| contexts::restarts_at_random(lab, 4, 5)),
