@@ -10,6 +10,7 @@ mod openings;
 mod pair;
 mod privileges;
 mod scale;
+mod sharing;
 mod socks;
 mod streams;
 mod transfer;
