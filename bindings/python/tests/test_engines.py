@@ -3,6 +3,7 @@
 Real engines (marked `engine`) are for `./x test --all`, with DWELL_ENGINES=1.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -337,6 +338,87 @@ def test_small_captures_go_together_and_fail_alone(archive, tmp_path, monkeypatc
     assert len(analysis.files().to_arrow()) == 5
 
 
+def test_what_was_done_when_a_worker_died_is_not_done_again(archive, tmp_path, monkeypatch):
+    class Forgetful(engines.Engine):
+        """A worker that dies in a task's midst, at its third capture, and then when all is done."""
+
+        def run(self, function, items):
+            for place, item in enumerate(items):
+                if function is dwell.archive.analyze_some:
+                    function(item[:3])
+                    function(item)
+                yield place, function(item)
+
+    monkeypatch.setattr("dwell.archive._together", lambda tasks, _: [list(tasks)] if tasks else [])
+    seen, analyze_one = [], dwell.archive.analyze_one
+    monkeypatch.setattr(
+        "dwell.archive.analyze_one", lambda task: seen.append(task.place[0]) or analyze_one(task)
+    )
+    check_archive(trace.analyze(archive, on=Forgetful(), store=tmp_path / "store", **OPTIONS), archive)
+    # What can't be read is not known to be so.
+    again = [name for name in set(seen) if seen.count(name) > 1]
+    assert again == [str(archive / "zz-nothing.pcap")]
+
+
+def made(root, directory, size, files, broken):
+    pytest.importorskip("numpy")
+    words = [root / "bindings/python/benchmarks/archive.py", "make", directory, "--size", size]
+    words += ["--files", files, "--broken", broken]
+    subprocess.run([sys.executable, *map(str, words)], check=True)
+    return directory
+
+
+class Pieces(engines.Engine):
+    """Counts the pieces of captures; its worker ends at one of them."""
+
+    def __init__(self, at=None):
+        self.at, self.done = at, []
+
+    def run(self, function, items):
+        for place, item in enumerate(items):
+            if function is dwell.archive.analyze_piece:
+                self.done.append((os.path.basename(item.capture.place[0]), item.number))
+                if self.done[-1] == self.at:
+                    yield place, engines.Failed("its worker ended")
+                    continue
+            yield place, engines.guarded(function, item)
+
+
+@pytest.mark.parametrize("more", [{"blocks": "lz4", "contexts": None}, {"blocks": None, "contexts": "zstd:1"}])
+def test_long_captures_are_analysed_in_pieces(root, tmp_path, monkeypatch, more):
+    directory = made(root, tmp_path / "made", "5e6", 2, 0)
+    names = sorted(it.name for it in directory.iterdir())
+    # One ends in the midst of a packet.
+    damaged = directory / names[-1]
+    damaged.write_bytes(damaged.read_bytes()[:-7])
+    monkeypatch.setattr("dwell.archive.PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr("dwell.archive.PIECES_MIN", 1)
+    monkeypatch.setattr("dwell.archive.SHARE", 0.01)
+    options = {"measure_time": False, "codecs": ["lz4"], "bound": False, **more}
+    whole = trace.analyze(directory, sides="each", **options)
+    store = tmp_path / "store"
+    poisoned = Pieces((names[0], 1))
+    left = trace.analyze(directory, on=poisoned, store=store, **options)
+    assert [os.path.basename(it.name) for it in left.unreadable] == [names[0]]
+    assert "its worker ended" in left.unreadable[0].why and "its bytes" in left.unreadable[0].why
+    assert len(left.files().to_arrow()) == 1
+    # Only what is missing is done then.
+    again = Pieces()
+    assert trace.analyze(directory, on=again, store=store, **options).to_json() == whole.to_json()
+    assert again.done == [(names[0], 1)] and len(poisoned.done) > 3
+    assert trace.analyze(directory, on="local", **options).to_json() == whole.to_json()
+
+
+def test_what_can_not_be_cut_is_analysed_whole(archive, tmp_path, monkeypatch):
+    monkeypatch.setattr("dwell.archive.PIECE_BYTES", 1 << 10)
+    monkeypatch.setattr("dwell.archive.PIECES_MIN", 1)
+    monkeypatch.setattr("dwell.archive.SHARE", 0.0)
+    # With the bound no capture can be.
+    pieces = Pieces()
+    check_archive(trace.analyze(archive, on=pieces, store=tmp_path / "store", **OPTIONS), archive)
+    assert pieces.done == []
+
+
 def test_long_captures_come_first_and_alone():
     def task(size):
         return dwell.archive.Capture(("x", "x"), "", "each", False, None, "", size)
@@ -376,10 +458,7 @@ def test_shards_of_an_archive_add_up(archive, tmp_path):
 
 
 def test_a_made_archive_is_the_sum_of_its_captures_too(root, tmp_path):
-    pytest.importorskip("numpy")
-    directory = tmp_path / "made"
-    words = [root / "bindings/python/benchmarks/archive.py", "make", directory, "--size", "8e6", "--files", "16"]
-    subprocess.run([sys.executable, *map(str, words), "--broken", "8"], check=True)
+    directory = made(root, tmp_path / "made", "8e6", 16, 8)
     options = {"measure_time": False, "codecs": ["lz4"], "blocks": None, "contexts": None, "bound": False}
     whole = trace.analyze(directory, sides="each", jobs=1, **options)
     shared = trace.analyze(directory, on="local", jobs=2, store=tmp_path / "store", **options)
@@ -406,12 +485,14 @@ def slow_square(item):
 
 def kill_one(directory):
     """Ends a worker that is at work, as the kernel does when memory is short."""
-    for _ in range(600):
-        pids = [int(name) for name in os.listdir(directory) if name.isdigit()]
-        if pids:
-            os.kill(pids[0], signal.SIGKILL)
-            return
-        time.sleep(0.05)
+    # On a machine that is busy with other things a worker may need a minute to begin, and be gone when it is looked at.
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
+        for name in filter(str.isdigit, os.listdir(directory)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(name), signal.SIGKILL)
+                return
+        time.sleep(0.02)
     raise AssertionError("no worker began")
 
 

@@ -5,7 +5,8 @@
 //! that refer to earlier ones. [`Analyzer`] takes them then and compresses them in all other ways; there
 //! batches don't depend on each other, so that any number of threads may each take some. All give
 //! an [`Analysis`], and analyses add up ([`Analysis::merge`]) to the same sums, whatever was done
-//! where and in which order. The sums are exact while no table was full: beyond that, the
+//! where and in which order. Who has [`Analyzer::look`] see all batches may have [`Analyzer::measure`] see those that
+//! each [`Piece`] of the capture gives, elsewhere. The sums are exact while no table was full: beyond that, the
 //! distinguished pairs and flows depend on the order.
 
 mod accounts;
@@ -19,6 +20,7 @@ mod entropy;
 mod hash;
 mod history;
 mod pairs;
+mod piece;
 mod record;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -41,6 +43,7 @@ pub use distribution::Distribution;
 pub use entropy::{Entropy, PAYLOAD_BYTES_MIN};
 pub use history::{Histories, HistoryAnalyzer, HistorySums, RECORD_BYTES};
 pub use pairs::{CodecSums, PAIRS_MAX, Pair, Pairs, PartSums};
+pub use piece::Piece;
 pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, Sums};
 pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};
 pub use ways::WAYS_MAX;

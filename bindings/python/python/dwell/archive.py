@@ -1,4 +1,5 @@
-"""Analyses of many captures on an engine, with a store: each capture is a task, and sums are made where they are."""
+"""Analyses of many captures on an engine, with a store: each capture is a task, long ones are several, and sums are made
+where they are."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from dwell import _dwell
 from dwell.engines import Engine, Failed, guarded
@@ -26,6 +27,12 @@ LEAST_BYTES = 1 << 20
 """A capture counts at least so much, so that not too many go together."""
 BATCHES_PER_WORKER = 8
 """At least so many, if there are as many captures, so that workers end at the same time."""
+PIECE_BYTES = 64 << 20
+"""A piece of a long capture has about so many bytes."""
+PIECES_MIN = 4
+"""A long capture has at least so many pieces; else to read it once more is not worth it."""
+SHARE = 0.25
+"""And at least so much of the bytes that each worker gets: who has less of them at the end keeps nobody waiting."""
 
 
 class Capture(NamedTuple):
@@ -48,6 +55,27 @@ class Found(NamedTuple):
     name: str
     fingerprint: str
     packets: int
+
+
+class Piece(NamedTuple):
+    """A piece of a long capture: a task."""
+
+    capture: Capture
+    number: int
+    cut: Tuple[int, int, int]
+    """Its begin and its end in bytes, and the number of its first batch."""
+
+    @property
+    def file(self) -> str:
+        """The name of its file in the store."""
+        return f"pieces/{self.capture.name}.{self.number}.json.gz"
+
+
+class Planned(NamedTuple):
+    """What is known of a long capture whose accounts were kept: :class:`Found`, and its pieces."""
+
+    found: Found
+    cuts: List[Tuple[int, int, int]]
 
 
 def analyze(
@@ -91,8 +119,11 @@ def _analyzed(
     there = set(store.names("captures"))
     done = [task.name for task in tasks if _meta(task.name) in there]
     known = {name: Found(*json.loads(data)) for name, data in zip(done, store.read_each(map(_meta, done)))}
-    batches = _together([task for task in tasks if task.name not in known], engine.workers)
+    missing = [task for task in tasks if task.name not in known]
     failed: Dict[str, str] = {}
+    long, short = _long(missing, engine.workers)
+    short += _in_pieces(long, engine, store, known, failed)
+    batches = _together(short, engine.workers)
     while batches:
         again: List[List[Capture]] = []
         for at, all_of_it in engine.run(analyze_some, batches):
@@ -110,6 +141,46 @@ def _analyzed(
         batches = again
     unreadable = [Unreadable(task.place[0], failed[task.name]) for task in tasks if task.name in failed]
     return known, unreadable
+
+
+def _long(tasks: Sequence[Capture], workers: int) -> Tuple[List[Capture], List[Capture]]:
+    """Returns the captures to be analysed in pieces, if they can be, and the others."""
+    least = max(PIECES_MIN * PIECE_BYTES, SHARE * sum(task.size for task in tasks) / workers)
+    long = [task for task in tasks if task.size >= least and isinstance(task.place[1], str)]
+    return long, [task for task in tasks if task not in long]
+
+
+def _in_pieces(
+    tasks: Sequence[Capture], engine: Engine, store: Store, known: Dict[str, Found], failed: Dict[str, str]
+) -> List[Capture]:
+    """Analyses long captures, each in several tasks; returns those that can't be cut."""
+    if not tasks:
+        return []
+    whole: List[Capture] = []
+    planned: Dict[str, Planned] = {}
+    for at, ended in engine.run(plan_one, tasks):
+        if isinstance(ended, Failed):
+            failed[tasks[at].name] = ended.why
+        elif ended is None:
+            whole.append(tasks[at])
+        else:
+            planned[tasks[at].name] = ended
+    cut = [task for task in tasks if task.name in planned]
+    there = set(store.names("pieces"))
+    pieces = [piece for task in cut for piece in _pieces(task, planned[task.name])]
+    missing = [piece for piece in pieces if piece.file not in there]
+    for at, ended in engine.run(analyze_piece, missing):
+        if isinstance(ended, Failed):
+            task, (begin, end, _) = missing[at].capture, missing[at].cut
+            failed[task.name] = f"its bytes {begin} to {end}: {ended.why}"
+    joined = [(task, planned[task.name]) for task in cut if task.name not in failed]
+    for at, ended in engine.run(join_pieces, joined):
+        task = joined[at][0]
+        if isinstance(ended, Failed):
+            failed[task.name] = ended.why
+        else:
+            known[task.name] = ended
+    return whole
 
 
 def _together(tasks: Sequence[Capture], workers: int) -> List[List[Capture]]:
@@ -151,8 +222,23 @@ def _once(
 
 
 def analyze_some(tasks: Sequence[Capture]) -> List[Union[Found, Failed]]:
-    """Analyses captures, of which some may fail."""
-    return [guarded(analyze_one, task) for task in tasks]
+    """Analyses captures, of which some may fail. What was done when their worker died is not done again."""
+    # A worker begins with the first one: if that has no analysis yet, none has.
+    is_again = len(tasks) > 1 and _known(tasks[0]) is not None
+    return [(_known(task) if is_again else None) or guarded(analyze_one, task) for task in tasks]
+
+
+def _known(task: Capture) -> Optional[Found]:
+    """Returns what the store knows of a capture."""
+    data = _read(task.store, _meta(task.name))
+    return Found(*json.loads(data)) if data else None
+
+
+def _read(store: Store, name: str) -> Optional[bytes]:
+    try:
+        return store.read(name)
+    except FileNotFoundError:
+        return None
 
 
 def analyze_one(task: Capture) -> Found:
@@ -164,12 +250,60 @@ def analyze_one(task: Capture) -> Found:
     if unreadable:
         raise _dwell.CaptureError(unreadable[0][1])
     data = inner.json()
+    return _written(task, data, _found(data))
+
+
+def _found(data: bytes) -> Found:
     file = json.loads(data)["files"][0]
-    found = Found(file["name"], file["fingerprint"], file["frames"]["packets"])
+    return Found(file["name"], file["fingerprint"], file["frames"]["packets"])
+
+
+def _written(task: Capture, data: bytes, found: Found) -> Found:
     task.store.write(f"captures/{task.name}.json.gz", gzip.compress(data, 1, mtime=0))
     # Last: what has it is complete.
     task.store.write(_meta(task.name), json.dumps(found).encode())
     return found
+
+
+def plan_one(task: Capture) -> Optional[Planned]:
+    """Reads a long capture once, for all but what its packets become, and finds its pieces; none if it can't be cut."""
+    plan = f"pieces/{task.name}.plan.json"
+    done_before = _read(task.store, plan)
+    if done_before:
+        found, cuts = json.loads(done_before)
+        return Planned(Found(*found), [tuple(cut) for cut in cuts])
+    sides = task.sides if isinstance(task.sides, str) else list(task.sides)
+    done = _dwell.analyze_around(
+        task.place, task.settings, sides=sides, measure_time=task.measure_time, piece_bytes=PIECE_BYTES
+    )
+    if done is None:
+        return None
+    data = done[0].json()
+    planned = Planned(_found(data), done[1])
+    task.store.write(f"pieces/{task.name}.accounts.json.gz", gzip.compress(data, 1, mtime=0))
+    task.store.write(plan, json.dumps(planned).encode())
+    return planned
+
+
+def _pieces(task: Capture, planned: Planned) -> Iterator[Piece]:
+    return (Piece(task, number, cut) for number, cut in enumerate(planned.cuts))
+
+
+def analyze_piece(piece: Piece) -> None:
+    """Compresses the packets of a piece, and writes the sums to the store."""
+    task = piece.capture
+    inner = _dwell.analyze_piece(task.place, task.settings, piece.cut, measure_time=task.measure_time)
+    task.store.write(piece.file, gzip.compress(inner.json(), 1, mtime=0))
+
+
+def join_pieces(item: Tuple[Capture, Planned]) -> Found:
+    """Adds the pieces of a capture up to its analysis."""
+    task, planned = item
+    whole = _dwell.Analysis.from_json(_unpacked(task.store, f"pieces/{task.name}.accounts.json.gz"))
+    for piece in _pieces(task, planned):
+        part = _dwell.Analysis.from_json(_unpacked(task.store, piece.file))
+        whole = _dwell.Analysis.merge([whole, part])
+    return _written(task, whole.json(), planned.found)
 
 
 def _merged(names: List[str], engine: Engine, store: Store) -> Optional[str]:

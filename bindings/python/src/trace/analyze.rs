@@ -10,6 +10,7 @@ use dwell_trace::{Accounts, Analysis, Analyzer, Batch, Capture, HistoryAnalyzer,
 use pyo3::prelude::*;
 
 use super::clock::Clock;
+use super::pieces::Plan;
 use super::settings;
 use super::source::{Place, Source};
 use super::survey::{SidesBy, Survey};
@@ -20,7 +21,7 @@ use crate::jobs;
 const SKIM_PACKETS: u64 = 100_000;
 
 /// What became of a capture.
-enum Done {
+pub(super) enum Done {
     /// It was read, to its end or to where it is broken.
     Read(Box<Analysis>),
     /// It can't be read at all, and why.
@@ -54,7 +55,7 @@ pub(super) fn analyze(
     let mut done: Vec<Option<Done>> = kept.iter().map(|_| None).collect();
     let work = |place: &&Place, stop: &AtomicBool| {
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            one(place, &settings, given.as_ref(), measure_time, stop)
+            one(place, &settings, given.as_ref(), measure_time, stop, None)
         }));
         caught.unwrap_or_else(|_| {
             Some(Done::Failed("it broke off; this is a bug in dwell".to_owned()))
@@ -119,17 +120,19 @@ fn is_counted_only(settings: &Settings) -> bool {
     settings.codecs.is_empty() && settings.block_codec.is_none() && settings.context_codec.is_none()
 }
 
-/// Analyses one capture; none if it is to stop.
-fn one(
+/// Analyses one capture; none if it is to stop. With a plan all is done but what its pieces are for.
+pub(super) fn one(
     place: &Place,
     settings: &Settings,
     given: Option<&Arc<Sides>>,
     measure_time: bool,
     stop: &AtomicBool,
+    mut plan: Option<&mut Plan>,
 ) -> Option<Done> {
     if given.is_none()
         && let Some(accounts) = Accounts::finding_sides(settings)
-        && let Some(done) = read(place, accounts, settings, measure_time, stop)?
+        && let Some(done) =
+            read(place, accounts, settings, measure_time, stop, plan.as_deref_mut())?
     {
         return Some(done);
     }
@@ -146,7 +149,7 @@ fn one(
     }
     let accounts = Accounts::new(settings).with_sides(sides);
     // Whoever has its sides has not too many ways.
-    read(place, accounts, settings, measure_time, stop)?
+    read(place, accounts, settings, measure_time, stop, plan)?
 }
 
 /// Reads a capture once. The outer option is none if it is to stop, the inner one if its sides can't be found meanwhile.
@@ -156,6 +159,7 @@ fn read(
     settings: &Settings,
     measure_time: bool,
     stop: &AtomicBool,
+    plan: Option<&mut Plan>,
 ) -> Option<Option<Done>> {
     // Counting takes less time than to hand bytes on.
     if is_counted_only(settings) {
@@ -177,7 +181,7 @@ fn read(
             Err(why) => return Some(Some(Done::Unreadable(why))),
         };
         accounts.begin(&place.name, capture.format());
-        match compress(&mut capture, accounts, settings, measure_time, stop) {
+        match compress(&mut capture, accounts, settings, measure_time, stop, plan) {
             Ok(Some(found)) => Some(found.map(|analysis| Done::Read(Box::new(analysis)))),
             Ok(None) => None,
             Err(why) => Some(Some(Done::Failed(format!("a codec failed; this is a bug: {why}")))),
@@ -192,14 +196,24 @@ fn compress(
     settings: &Settings,
     measure_time: bool,
     stop: &AtomicBool,
+    mut plan: Option<&mut Plan>,
 ) -> Result<Option<Option<Analysis>>, CodecError> {
     let mut history = HistoryAnalyzer::new(settings, Clock::new(measure_time))?;
     let mut analyzer = Analyzer::new(settings, Clock::new(measure_time))?;
     let mut batch = Batch::default();
+    if let Some(plan) = &mut plan {
+        plan.begin(capture.position());
+    }
     loop {
         let is_more = accounts.fill(capture, &mut batch);
         history.batch(&mut batch)?;
-        analyzer.batch(&batch)?;
+        match &mut plan {
+            None => analyzer.batch(&batch)?,
+            Some(plan) => {
+                analyzer.look(&batch);
+                plan.batch_ends(capture.position(), is_more);
+            }
+        }
         if !is_more || accounts.is_beyond() {
             break;
         }

@@ -6,6 +6,7 @@ mod analyze;
 mod clock;
 mod merged;
 mod packets;
+mod pieces;
 mod replay;
 mod settings;
 mod source;
@@ -21,6 +22,8 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<packets::Packets>()?;
     module.add_function(wrap_pyfunction!(settings::trace_settings, module)?)?;
     module.add_function(wrap_pyfunction!(analyze::analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(pieces::analyze_around, module)?)?;
+    module.add_function(wrap_pyfunction!(pieces::analyze_piece, module)?)?;
     module.add_function(wrap_pyfunction!(packets::packet_cuts, module)?)?;
     module.add_function(wrap_pyfunction!(replay::replay, module)?)?;
     module.add_function(wrap_pyfunction!(train::train, module)?)

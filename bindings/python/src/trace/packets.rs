@@ -155,7 +155,7 @@ fn cuts(path: &str, pieces: usize) -> Result<Vec<u64>, String> {
 
 /// Fails if a file can't be cut: pcapng has interfaces that are described once, and what is compressed no
 /// positions.
-fn is_plain(path: &str) -> Result<(), String> {
+pub(super) fn is_plain(path: &str) -> Result<(), String> {
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
     read.map_err(|error| format!("it can't be read: {error}"))?;
@@ -169,7 +169,7 @@ fn is_plain(path: &str) -> Result<(), String> {
 
 impl Place {
     /// Opens some bytes of a plain pcap behind its header.
-    fn open_range(&self, start: u64, end: u64) -> Result<Capture<Source>, String> {
+    pub(super) fn open_range(&self, start: u64, end: u64) -> Result<Capture<Source>, String> {
         let Some(path) = self.path() else {
             return Err("only files can be read in part".to_owned());
         };

@@ -24,7 +24,7 @@ use crate::sides::{Direction, Ends, Sides};
 pub const FLOWS_MAX: usize = 1 << 20;
 /// The most frames read for a batch: captures can be without IP, and the caller wants to show
 /// progress, and to stop.
-const BATCH_FRAMES: usize = 1 << 16;
+pub(super) const BATCH_FRAMES: usize = 1 << 16;
 /// The most distinguished reasons why frames hold no IP packet.
 const REASONS_MAX: usize = 1000;
 

@@ -74,17 +74,27 @@ impl<C: Clock> Analyzer<C> {
     /// If a library fails in a way that it should not.
     pub fn batch(&mut self, batch: &Batch) -> Result<(), CodecError> {
         self.look(batch);
+        self.measure(batch)?;
+        if let Some(bound) = &mut self.bound {
+            bound.batch(batch, &mut self.analysis.directions.sums);
+        }
+        Ok(())
+    }
+
+    /// Compresses the packets of a batch one by one and in blocks: the part of [`batch`](Self::batch) that needs
+    /// nothing of the capture but this batch.
+    ///
+    /// # Errors
+    /// If a library fails in a way that it should not.
+    pub fn measure(&mut self, batch: &Batch) -> Result<(), CodecError> {
         self.results.clear();
         for at in 0..self.codecs.len() {
-            self.measure(batch, at)?;
+            self.measure_with(batch, at)?;
         }
         self.add(batch);
         if let Some(blocks) = self.blocks.as_mut().filter(|_| batch.with_blocks) {
             let mut now_ns = || self.clock.now_ns();
             blocks.batch(batch, &mut self.analysis.blocks, &mut now_ns)?;
-        }
-        if let Some(bound) = &mut self.bound {
-            bound.batch(batch, &mut self.analysis.directions.sums);
         }
         Ok(())
     }
@@ -99,8 +109,9 @@ impl<C: Clock> Analyzer<C> {
         (self.analysis, self.ways)
     }
 
-    /// Sorts packets by content, and measures their entropy: both follow from how often each byte occurs.
-    fn look(&mut self, batch: &Batch) {
+    /// Sorts packets by content, and measures their entropy: both follow from how often each byte occurs. It is the part
+    /// of [`batch`](Self::batch) that follows from how flows began, and compresses nothing.
+    pub fn look(&mut self, batch: &Batch) {
         for packet in batch.all() {
             let mut counts = None;
             let content = packet
@@ -129,7 +140,7 @@ impl<C: Clock> Analyzer<C> {
         self.ways.get_mut(way)
     }
 
-    fn measure(&mut self, batch: &Batch, codec: usize) -> Result<(), CodecError> {
+    fn measure_with(&mut self, batch: &Batch, codec: usize) -> Result<(), CodecError> {
         self.results.reserve(batch.len());
         // One codec after the other, so that its tables stay in the cache as they do in a relay;
         // and one reading of the clock between two packets.

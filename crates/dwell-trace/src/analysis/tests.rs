@@ -15,6 +15,15 @@ impl Clock for Ticks {
     }
 }
 
+/// A clock that stands still, so that times are no difference.
+struct Still;
+
+impl Clock for Still {
+    fn now_ns(&mut self) -> u64 {
+        0
+    }
+}
+
 pub(crate) fn settings() -> Settings {
     Settings {
         over: Over::Packet,
@@ -154,6 +163,58 @@ fn each_scope_has_contexts_of_its_own_and_few_of_them() {
     let compressed = |scope| histories.of(scope).unwrap()[1].compressed;
     assert!(compressed(History::Peer) * 3 < compressed(History::Flow));
     assert!(compressed(History::Flow) >= compressed(History::Off), "nothing to refer to");
+}
+
+/// The analysis of a capture whose packets are compressed as they are read, or else piece by piece afterwards: each piece is
+/// a batch.
+fn analyse_one(bytes: &[u8], settings: &Settings, in_pieces: bool) -> Analysis {
+    let analyzer = || Analyzer::new(settings, Still).unwrap();
+    let (mut accounts, mut first) = (Accounts::new(settings), analyzer());
+    let mut history = HistoryAnalyzer::new(settings, Still).unwrap();
+    let (mut reader, mut batch) = (Capture::open(bytes).unwrap(), Batch::default());
+    accounts.begin("0", reader.format());
+    let mut cuts = vec![reader.position() as usize];
+    loop {
+        let is_more = accounts.fill(&mut reader, &mut batch);
+        history.batch(&mut batch).unwrap();
+        cuts.push(reader.position() as usize);
+        match in_pieces {
+            true => first.look(&batch),
+            false => first.batch(&batch).unwrap(),
+        }
+        if !is_more {
+            break;
+        }
+    }
+    let mut whole = accounts.finish();
+    for part in [history.finish().unwrap(), first.finish()] {
+        whole.merge(part).unwrap();
+    }
+    for (number, cut) in cuts.windows(2).enumerate().filter(|_| in_pieces) {
+        let piece = [&bytes[..24], &bytes[cut[0]..cut[1]]].concat();
+        let (mut reader, mut analyzer) = (Capture::open(&piece[..]).unwrap(), analyzer());
+        let mut piece = Piece::new(number as u64);
+        while piece.fill(&mut reader, &mut batch) {
+            analyzer.measure(&batch).unwrap();
+        }
+        analyzer.measure(&batch).unwrap();
+        whole.merge(analyzer.finish()).unwrap();
+    }
+    whole
+}
+
+/// Whoever keeps the accounts compresses nothing, and whoever compresses a piece knows nothing else.
+#[test]
+fn pieces_add_up_to_the_whole() {
+    let with_bound = settings();
+    let settings = Settings { is_without_bound: true, ..settings() };
+    assert!(settings.are_for_pieces() && !with_bound.are_for_pieces());
+    // It ends in the midst of a packet.
+    let bytes = capture(9_500);
+    let bytes = &bytes[..bytes.len() - 7];
+    let whole = analyse_one(bytes, &settings, false);
+    assert!(whole.files[0].trouble.is_some() && whole.blocks.packets > 9_000);
+    assert_eq!(analyse_one(bytes, &settings, true), whole);
 }
 
 #[test]
