@@ -64,13 +64,15 @@ pub struct Pie {
     pub alpha: f64,
     /// The weight of the delay's growth, per second.
     pub beta: f64,
+    /// The implementation that it is like, where these differ: Linux, or else the RFC.
+    pub like: Like,
 }
 
 impl Default for Pie {
     /// The values of RFC 8033.
     fn default() -> Self {
         let (target_ns, update_ns, burst_ns) = (15_000_000, 15_000_000, 150_000_000);
-        Self { target_ns, update_ns, burst_ns, alpha: 0.125, beta: 1.25 }
+        Self { target_ns, update_ns, burst_ns, alpha: 0.125, beta: 1.25, like: Like::Rfc }
     }
 }
 

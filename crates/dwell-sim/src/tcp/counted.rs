@@ -2,9 +2,8 @@
 //! so many acknowledged ones, with a curve that is cut to whole packets. Below the plateau it keeps up with a Reno that
 //! adds 8/15 of a packet in a round trip, and goes on so beyond it (RFC 8312; RFC 9438 goes on with a whole packet).
 //!
-//! Left out: the clock's jiffies; that Linux begins to count again at each loss, moves the curve on while the program
-//! pauses, and takes the least of all round trips, those of slow start included, where here it is the least of their
-//! smoothed values.
+//! Left out: the clock's jiffies; that Linux moves the curve on while the program pauses, and takes the least of all round trips,
+//! those of slow start included, where here it is the least of their smoothed values.
 
 /// C, in packets per cubic second: 410 / 1024.
 const SCALE: f64 = 410.0 / 1_024.0;
@@ -22,6 +21,26 @@ const COUNT_MIN: u64 = 2;
 const HARDLY: f64 = 100.0;
 const LEAST: f64 = 2.0;
 
+/// Acknowledged packets that have not opened the window yet (`tcp_cong_avoid_ai` in `tcp_cong.c`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Credit(u64);
+
+impl Credit {
+    /// Returns by how many packets the window opens with `acked` more, where `count` open it by one.
+    pub(super) fn spend(&mut self, acked: u64, count: u64) -> u64 {
+        let count = count.max(1);
+        let mut more = 0;
+        if self.0 >= count {
+            // From when there were to be more of them.
+            (self.0, more) = (0, 1);
+        }
+        self.0 += acked;
+        more += self.0 / count;
+        self.0 %= count;
+        more
+    }
+}
+
 /// The state of a sender. Windows are in packets, and whole.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
@@ -31,8 +50,7 @@ pub(super) struct Counted {
     stage: Option<Stage>,
     /// So many acknowledged packets open the window by one.
     count: u64,
-    /// Acknowledged packets that have not opened it.
-    credit: u64,
+    credit: Credit,
     least_round_ns: u64,
     /// The window for which the curve was computed, and when.
     computed: (f64, u64),
@@ -57,7 +75,7 @@ impl Counted {
             plateau: 0.0,
             stage: None,
             count: 0,
-            credit: 0,
+            credit: Credit::default(),
             least_round_ns: u64::MAX,
             computed: (0.0, 0),
         }
@@ -69,27 +87,28 @@ impl Counted {
         self.plateau =
             if converging { (packets * (1.0 + DECREASE) / 2.0).floor() } else { packets };
         self.stage = None;
+        self.begin_to_count();
         (packets * DECREASE).floor().max(LEAST)
     }
 
     /// After a timeout nothing is known of the path.
     pub(super) fn forget(&mut self) {
-        let credit = self.credit;
-        *self = Self { credit, ..Self::new(self.keeps_up_with_reno) };
+        *self = Self { credit: self.credit, ..Self::new(self.keeps_up_with_reno) };
+        self.begin_to_count();
+    }
+
+    /// Linux begins to count again at each loss, ns-3.37 does not.
+    fn begin_to_count(&mut self) {
+        if self.keeps_up_with_reno {
+            self.credit = Credit::default();
+        }
     }
 
     /// Returns the window after `acked` packets more, with the round trip that was measured.
     pub(super) fn grown(&mut self, packets: f64, now_ns: u64, acked: u64, round_ns: u64) -> f64 {
         self.least_round_ns = self.least_round_ns.min(round_ns);
         self.update(packets, now_ns, acked);
-        let mut more = 0;
-        if self.credit >= self.count {
-            (self.credit, more) = (0, 1);
-        }
-        self.credit += acked;
-        more += self.credit / self.count;
-        self.credit %= self.count;
-        packets + more as f64
+        packets + self.credit.spend(acked, self.count) as f64
     }
 
     fn update(&mut self, packets: f64, now_ns: u64, acked: u64) {

@@ -1,7 +1,7 @@
 //! The congestion window of `NewReno` (RFC 5681) and of CUBIC (RFC 9438).
 
 use super::config::{Flavour, Like, TcpConfig};
-use super::counted::Counted;
+use super::counted::{Counted, Credit};
 
 /// The least window and threshold of slow start after a loss.
 const AFTER_LOSS_MIN: f64 = 2.0;
@@ -29,6 +29,8 @@ pub(super) struct Window {
 #[derive(Clone, Debug)]
 enum Growth {
     NewReno,
+    /// In whole packets, as Linux counts.
+    Whole(Credit),
     Cubic(Cubic),
     Counted(Box<Counted>),
 }
@@ -58,6 +60,7 @@ impl Window {
         let growth = match (config.flavour, config.like) {
             (Flavour::Cubic, Like::Rfc) => Growth::Cubic(Cubic::default()),
             (Flavour::Cubic, like) => Growth::Counted(Box::new(Counted::new(like == Like::Linux))),
+            (Flavour::NewReno, Like::Linux) => Growth::Whole(Credit::default()),
             (Flavour::NewReno | Flavour::Sack1 | Flavour::Bbr, _) => Growth::NewReno,
         };
         Self { packets: f64::from(packets), threshold: f64::from(threshold), growth }
@@ -84,6 +87,9 @@ impl Window {
         }
         self.packets = match &mut self.growth {
             Growth::NewReno => self.packets + packets as f64 / self.packets,
+            Growth::Whole(credit) => {
+                self.packets + credit.spend(packets, self.packets as u64) as f64
+            }
             Growth::Cubic(cubic) => cubic.grown(self.packets, now_ns, packets as f64, round_ns),
             Growth::Counted(cubic) => cubic.grown(self.packets, now_ns, packets, round_ns),
         };
@@ -96,6 +102,10 @@ impl Window {
         let in_flight = (in_flight as f64).min(self.packets);
         let after = match &mut self.growth {
             Growth::NewReno => in_flight * RENO_DECREASE,
+            Growth::Whole(credit) => {
+                *credit = Credit::default();
+                (self.packets * RENO_DECREASE).floor()
+            }
             Growth::Cubic(cubic) => in_flight * cubic.decrease(self.packets),
             Growth::Counted(cubic) => cubic.decrease(self.packets),
         };
@@ -110,6 +120,7 @@ impl Window {
         }
         match &mut self.growth {
             Growth::NewReno => {}
+            Growth::Whole(credit) => *credit = Credit::default(),
             Growth::Cubic(cubic) => {
                 cubic.stage = None;
                 cubic.after_timeout = true;

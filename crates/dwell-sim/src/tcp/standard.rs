@@ -171,17 +171,23 @@ impl Standard {
         for block in ack.blocks() {
             self.scoreboard.report(block, self.sent_end);
         }
-        let lost_to = self.lost_to;
         let lost = self.find_lost(ack);
-        self.change_phase(now_ns, newly);
         let arrived = self.acked + self.scoreboard.reported_len() - arrived;
-        self.reduce(arrived, newly > 0 && lost == 0);
+        let has_ended = self.end_repair();
         if ack.ecn_echo && self.phase == Phase::Open && self.acked > self.reduced_to {
             self.reduced_to = self.sent_end;
-            self.window.on_loss(self.sent_end - self.acked);
+            self.cut();
         }
+        // Linux takes what has arrived now, others what the cumulative number has passed, but not at the end of a repair.
+        let acked = match self.resent {
+            Some(_) => arrived,
+            None if has_ended => 0,
+            None => newly,
+        };
+        self.change_phase(now_ns, if newly > 0 { acked } else { 0 });
+        self.reduce(arrived, newly > 0 && lost == 0);
         if self.bbr.is_some() {
-            self.pace(now_ns, ack, (in_flight, lost_to));
+            self.pace(now_ns, ack, in_flight, lost);
         }
         self.filling = true;
         if self.is_blocked() && !self.asks {
@@ -211,10 +217,9 @@ impl Standard {
         gaps + resent.find_lost()
     }
 
-    /// Lets the window come down with what arrives, while losses are repaired.
+    /// Lets the window come down with what arrives, while losses are repaired or after a mark.
     fn reduce(&mut self, arrived: u64, repairs: bool) {
-        // What goes first is not on its way yet.
-        let in_flight = self.pipe().saturating_sub(u64::from(self.forced.is_some()));
+        let in_flight = self.in_flight();
         if let Some(reduction) = &mut self.reduction {
             reduction.on_acked(arrived, in_flight, repairs);
         }
@@ -244,13 +249,18 @@ impl Standard {
         self.probe.take()
     }
 
-    /// Lets BBR know of an acknowledgement; `in_flight` and `lost_to` are from before it.
-    fn pace(&mut self, now_ns: u64, ack: &Ack, (in_flight, lost_to): (u64, u64)) {
+    /// What is in flight; a retransmission that goes first is not on its way yet.
+    fn in_flight(&self) -> u64 {
+        self.pipe().saturating_sub(u64::from(self.forced.is_some()))
+    }
+
+    /// Lets BBR know of an acknowledgement that shows so many packets to be lost; `in_flight` is from before it.
+    fn pace(&mut self, now_ns: u64, ack: &Ack, in_flight: u64, lost: u64) {
         let facts = Acked {
             now_ns,
             round_ns: now_ns.saturating_sub(ack.echo_ns),
-            in_flight: (in_flight, self.pipe()),
-            lost: self.scoreboard.gaps_len(self.lost_to) - self.scoreboard.gaps_len(lost_to),
+            in_flight: (in_flight, self.in_flight()),
+            lost,
             repair: match self.phase {
                 Phase::Open => Repair::None,
                 Phase::Recovery(_) => Repair::Recovery,
@@ -278,50 +288,83 @@ impl Standard {
         }
     }
 
-    fn change_phase(&mut self, now_ns: u64, newly: u64) {
+    /// Leaves the repair of losses, or the window of data after a mark, once all of it is acknowledged; returns true if losses
+    /// are repaired now.
+    fn end_repair(&mut self) -> bool {
         match self.phase {
             Phase::Recovery(until) if self.acked >= until => {
                 (self.phase, self.reduction) = (Phase::Open, None);
+                return true;
             }
-            Phase::Recovery(_) => return,
-            Phase::Timeout(until) => {
-                self.grow(now_ns, newly);
-                if self.acked >= until {
-                    self.phase = Phase::Open;
-                }
-            }
-            Phase::Open => self.grow(now_ns, newly),
+            Phase::Open if self.acked >= self.reduced_to => self.reduction = None,
+            _ => {}
         }
-        if self.phase == Phase::Open && self.lost_to > self.acked {
-            self.phase = Phase::Recovery(self.sent_end);
-            let before = self.window.packets() as u64;
-            if self.acked >= self.reduced_to {
-                self.window.on_loss(self.sent_end - self.acked);
-            }
-            if self.reduces_by_arrivals {
-                self.reduction = Some(Reduction::new(before, self.window.packets() as u64));
-            }
-            self.scoreboard.fill(self.acked);
-            self.forced = Some(self.acked);
-            self.set_timer(now_ns);
+        false
+    }
+
+    /// Lowers the window: at once, or with what arrives.
+    fn cut(&mut self) {
+        let before = self.window.packets() as u64;
+        self.window.on_loss(self.sent_end - self.acked);
+        if self.reduces_by_arrivals {
+            self.reduction = Some(Reduction::new(before, self.window.packets() as u64));
         }
     }
 
-    fn grow(&mut self, now_ns: u64, newly: u64) {
-        // Not in the window of data in which it was reduced for a mark.
-        if newly == 0 || self.acked < self.reduced_to {
+    /// Grows by so many acknowledged packets, and begins to repair what is lost.
+    fn change_phase(&mut self, now_ns: u64, acked: u64) {
+        if matches!(self.phase, Phase::Recovery(_)) {
             return;
         }
-        if self.acked == newly && self.grow_after_syn {
+        self.grow(now_ns, acked);
+        if matches!(self.phase, Phase::Timeout(until) if self.acked >= until) {
+            self.phase = Phase::Open;
+        }
+        if self.phase == Phase::Open && self.lost_to > self.acked {
+            self.begin_repair(now_ns);
+        }
+    }
+
+    fn begin_repair(&mut self, now_ns: u64) {
+        let is_reduced = self.acked < self.reduced_to;
+        let until =
+            if is_reduced && self.reduces_by_arrivals { self.reduced_to } else { self.sent_end };
+        self.phase = Phase::Recovery(until);
+        if !is_reduced {
+            self.cut();
+        }
+        // What the repair before has retransmitted, Linux does not send again.
+        if self.resent.is_none() || !self.scoreboard.filled(self.acked) {
+            self.scoreboard.fill(self.acked);
+            self.forced = Some(self.acked);
+        }
+        self.set_timer(now_ns);
+    }
+
+    fn grow(&mut self, now_ns: u64, acked: u64) {
+        // Not in the window of data in which it was reduced for a mark.
+        if acked == 0 || self.acked < self.reduced_to {
+            return;
+        }
+        if self.acked == acked && self.grow_after_syn {
             self.window.begin(self.initial_window);
         } else if self.window_full {
-            self.window.on_acked(now_ns, newly, self.rto.round_ns().unwrap_or(0));
+            self.window.on_acked(now_ns, acked, self.rto.round_ns().unwrap_or(0));
+        }
+    }
+
+    /// Returns true if a timeout is no reason to lower the threshold once more.
+    fn has_cut(&self) -> bool {
+        match self.phase {
+            Phase::Timeout(_) => self.scoreboard.filled(self.acked),
+            // Linux has one reduction for a window of data.
+            Phase::Recovery(until) => self.resent.is_some() && self.acked < until,
+            Phase::Open => self.resent.is_some() && self.acked < self.reduced_to,
         }
     }
 
     pub(super) fn on_timeout(&mut self, now_ns: u64) {
-        let repeated =
-            matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
+        let repeated = self.has_cut();
         self.window.on_timeout(self.sent_end - self.acked, repeated);
         if let Some(bbr) = &mut self.bbr {
             bbr.on_timeout();

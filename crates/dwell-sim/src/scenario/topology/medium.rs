@@ -38,7 +38,7 @@ impl ManagedKind {
         match self {
             Self::CoDel => &["ecn", "target", "interval", "like"],
             Self::FqCoDel => &["ecn", "target", "interval", "like", "quantum", "queues"],
-            Self::Pie => &["ecn", "target", "update", "burst"],
+            Self::Pie => &["ecn", "target", "like", "update", "burst"],
         }
     }
 }
@@ -87,6 +87,7 @@ pub(super) fn managed(
                 target_ns: time("target", default.target_ns, errors),
                 update_ns: time("update", default.update_ns, errors),
                 burst_ns: link.or("burst", default.burst_ns, errors, value::time_ns),
+                like: link.or("like", default.like, errors, |found| value::one_of(found, &LIKES)),
                 ..default
             };
             (Discipline::Pie(pie), 1_000)

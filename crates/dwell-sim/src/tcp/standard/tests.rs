@@ -127,3 +127,85 @@ fn like_linux_the_window_comes_down_evenly_and_lost_retransmissions_are_found() 
     assert_eq!(arrives(14), [-1, 17]);
     assert_eq!((sender.window(), sender.recovering()), (5.0, true));
 }
+
+/// A sender of this flavour, like Linux's, whose packets 1 to 10 are in flight.
+fn like_linux(config: TcpConfig) -> Standard {
+    let mut sender = Standard::new(&TcpConfig { like: Like::Linux, ..config });
+    sender.start();
+    sent(&mut sender, 0);
+    assert_eq!(answer(&mut sender, 100 * MS, 1, &[]), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    sender
+}
+
+#[test]
+fn like_linux_the_window_comes_down_evenly_after_a_mark() {
+    let mut sender = like_linux(TcpConfig::new_reno());
+    let mut arrives = |end: u64| {
+        let mut ack = Ack::new(end, 100 * MS, 40);
+        ack.ecn_echo = end < 5;
+        sender.on_ack((200 + end) * MS, &ack);
+        sent(&mut sender, (200 + end) * MS)
+    };
+    // One for two that arrive, until what was out at the first mark is acknowledged; more marks change nothing.
+    let then: Vec<Vec<i64>> = (2..=11).map(&mut arrives).collect();
+    assert_eq!(then.concat(), [11, 12, 13, 14, 15]);
+    assert_eq!(then[..4], [vec![11], vec![], vec![12], vec![]]);
+    assert_eq!((sender.window(), sender.threshold()), (5.0, 5.0));
+}
+
+#[test]
+fn like_linux_a_loss_after_a_mark_is_repaired_without_another_reduction() {
+    let mut sender = like_linux(TcpConfig::new_reno());
+    let mut ack = Ack::new(2, 100 * MS, 40);
+    ack.ecn_echo = true;
+    sender.on_ack(202 * MS, &ack);
+    sent(&mut sender, 202 * MS);
+    assert_eq!(sender.threshold(), 5.0);
+    assert_eq!(answer(&mut sender, 203 * MS, 2, &[(3, 6)]), [-2]);
+    assert_eq!((sender.recovering(), sender.threshold()), (true, 5.0));
+    // What was out at the mark is repaired.
+    answer(&mut sender, 300 * MS, 11, &[]);
+    assert_eq!((sender.recovering(), sender.threshold()), (false, 5.0));
+}
+
+#[test]
+fn like_linux_a_timeout_within_a_repair_does_not_lower_the_threshold_again() {
+    let mut sender = like_linux(TcpConfig::new_reno());
+    assert_eq!(answer(&mut sender, 200 * MS, 1, &[(2, 5)]), [-1, 11]);
+    assert_eq!(sender.threshold(), 5.0);
+    sender.on_timeout(900 * MS);
+    assert_eq!((sender.window(), sender.threshold()), (1.0, 5.0));
+}
+
+#[test]
+fn like_linux_a_second_repair_does_not_send_again_what_is_on_its_way() {
+    let mut sender = like_linux(TcpConfig::new_reno());
+    // 1 is lost, and 11, which is new in its repair; 12 to 14 show that.
+    assert_eq!(answer(&mut sender, 200 * MS, 1, &[(2, 5)]), [-1, 11]);
+    assert_eq!(answer(&mut sender, 201 * MS, 1, &[(2, 11)]), [12, 13, 14]);
+    assert!(answer(&mut sender, 300 * MS, 1, &[(12, 15), (2, 11)]).starts_with(&[-1, -11]));
+    // All that was out at the first loss has arrived: 11 has to be repaired still, and is on its way.
+    let again = answer(&mut sender, 310 * MS, 11, &[(12, 15)]);
+    assert!(sender.recovering() && !again.contains(&-11), "{again:?}");
+}
+
+#[test]
+fn like_linux_a_retransmission_that_is_lost_again_counts_as_a_loss_for_bbr() {
+    let lost = |like: Like| {
+        let mut sender = Standard::new(&TcpConfig { like, ..TcpConfig::bbr() });
+        sender.start();
+        sent(&mut sender, 0);
+        answer(&mut sender, 100 * MS, 1, &[]);
+        (1..20).for_each(|n| drop(sent(&mut sender, (100 + n) * MS)));
+        assert_eq!(answer(&mut sender, 200 * MS, 1, &[(2, 6)])[0], -1);
+        (1..20).for_each(|n| drop(sent(&mut sender, (200 + n) * MS)));
+        // The last packet was sent after the retransmission of 1.
+        let last = sender.sent_end - 1;
+        let mut ack = Ack::new(1, 200 * MS, 40);
+        ack.push(SackBlock { start: last, end: last + 1 });
+        ack.push(SackBlock { start: 2, end: last });
+        ack.blocks().for_each(|block| assert!(sender.scoreboard.report(block, last + 1) > 0));
+        sender.find_lost(&ack)
+    };
+    assert_eq!([lost(Like::Linux), lost(Like::Rfc)], [1, 0]);
+}

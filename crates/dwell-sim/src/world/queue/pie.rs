@@ -1,15 +1,18 @@
 //! Proportional integral controller enhanced, by RFC 8033: sections 4 and 5.1 to 5.3, with delays from time
-//! stamps. Its optional derandomization is left out.
+//! stamps. Like Linux's (`net/sched/sch_pie.c`) it has the derandomization of section 5.4, too.
 
 use dwell_base::Rng;
 use dwell_base::time::SECOND_NS;
 
 use crate::plan::{Managed, Pie};
+use crate::tcp::Like;
 
 use super::{Line, PACKET_BYTES, Waiting};
 
 /// Above this probability packets are dropped even if they take marks.
 const MARKED_MAX: f64 = 0.1;
+/// Nothing is dropped before the probabilities since the last drop add up to this, and at the other sum in any case.
+const SUMS: (f64, f64) = (0.85, 8.5);
 /// The probability is scaled down while it is small: below each of these, by that.
 const SCALES: [(f64, f64); 6] = [
     (0.000_001, 1.0 / 2_048.0),
@@ -36,6 +39,8 @@ pub(crate) struct PieQueue {
     line: Line,
     rng: Rng,
     probability: f64,
+    /// The probabilities of what came since the last drop.
+    sum: f64,
     delay_ns: u64,
     delay_before_ns: u64,
     burst_left_ns: u64,
@@ -51,6 +56,7 @@ impl PieQueue {
             line: Line::default(),
             rng,
             probability: 0.0,
+            sum: 0.0,
             delay_ns: 0,
             delay_before_ns: 0,
             burst_left_ns: plan.burst_ns,
@@ -64,17 +70,37 @@ impl PieQueue {
         let is_early = !is_full && self.drops_early();
         let is_marked = is_early && self.ecn && self.probability <= MARKED_MAX && packet.mark();
         if is_full || (is_early && !is_marked) {
+            self.sum = 0.0;
             return dropped.push(packet.id);
         }
         self.line.push(packet);
     }
 
     fn drops_early(&mut self) -> bool {
-        let is_low = self.delay_before_ns < self.plan.target_ns / 2 && self.probability < 0.2;
-        if self.burst_left_ns > 0 || is_low || self.line.bytes <= 2 * PACKET_BYTES {
+        let is_linux = self.plan.like == Like::Linux;
+        // Linux takes the latest delay, and two packets for enough.
+        let (delay_ns, least) = match is_linux {
+            true => (self.delay_ns, 2 * PACKET_BYTES),
+            false => (self.delay_before_ns, 2 * PACKET_BYTES + 1),
+        };
+        let is_low = delay_ns < self.plan.target_ns / 2 && self.probability < 0.2;
+        if self.burst_left_ns > 0 || is_low || self.line.bytes < least {
             return false;
         }
-        self.rng.chance(self.probability)
+        if !is_linux {
+            return self.rng.chance(self.probability);
+        }
+        self.sum = if self.probability == 0.0 { 0.0 } else { self.sum + self.probability };
+        self.sum >= SUMS.0 && (self.sum >= SUMS.1 || self.draws())
+    }
+
+    /// Draws whether the next packet is dropped, with the probability of now.
+    fn draws(&mut self) -> bool {
+        let is_drawn = self.rng.chance(self.probability);
+        if is_drawn {
+            self.sum = 0.0;
+        }
+        is_drawn
     }
 
     pub(super) fn pop(&mut self, now_ns: u64) -> Option<Waiting> {

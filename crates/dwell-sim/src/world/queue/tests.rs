@@ -149,6 +149,26 @@ fn pie_brings_the_delay_to_its_target() {
     assert!((0.08..0.12).contains(&share), "{share}");
 }
 
+/// The variance of the gaps between drops is that of a geometric distribution by the RFC, and much less with derandomization.
+#[test]
+fn pie_like_linux_drops_evenly() {
+    let spread = |like: Like| {
+        let pie = Pie { like, ..Pie::default() };
+        let mut queue = managed(Discipline::Pie(pie), 10_000, false);
+        let (delays, drops) = overload(&mut queue, 9 * MS / 10, MS, 40_000);
+        let late = &delays[delays.len() / 2..];
+        let mean_ms = late.iter().sum::<u64>() as f64 / late.len() as f64 / MS as f64;
+        assert!((12.0..18.0).contains(&mean_ms), "{mean_ms}");
+        let late = &drops[drops.len() / 2..];
+        let gaps: Vec<f64> = late.windows(2).map(|two| (two[1] - two[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let squares = gaps.iter().map(|gap| (gap / mean - 1.0).powi(2)).sum::<f64>();
+        squares / gaps.len() as f64
+    };
+    let (rfc, linux) = (spread(Like::Rfc), spread(Like::Linux));
+    assert!(rfc > 0.7 && linux < 0.4, "{rfc} {linux}");
+}
+
 #[test]
 fn pie_forgets_while_nothing_comes() {
     let mut queue = managed(Discipline::Pie(Pie::default()), 10_000, false);
