@@ -51,7 +51,10 @@ def bench(doc: str, here: pathlib.Path) -> Tuple[argparse.Namespace, str]:
     arguments = more.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     built = here.parents[1] / "target/release/dwell-bench"
-    return arguments, arguments.bench or shutil.which("dwell-bench") or str(built)
+    bench = arguments.bench or shutil.which("dwell-bench") or str(built)
+    if not shutil.which(bench):
+        more.error(f"{bench} is not there: cargo build --release -p dwell-bench, or --bench")
+    return arguments, bench
 
 
 def compare(text: str, expected: pathlib.Path) -> int:
