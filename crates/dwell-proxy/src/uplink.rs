@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use dwell_base::Instant;
-use dwell_stream::{Compressors, Done, Sender, SenderStats};
+use dwell_codec::{CodecId, CodecSpec};
+use dwell_stream::{Compressors, Done, Job, Sender, SenderStats};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::oneshot;
 
@@ -19,6 +20,10 @@ use crate::path::Share;
 
 /// At most this much is compressed on the spot, as handing it to another thread would take longer.
 const INLINE_BYTES_MAX: usize = 2 << 10;
+/// And so much with codecs that take no longer for it than to wake that thread, and this one again.
+const INLINE_FAST_BYTES_MAX: usize = 16 << 10;
+/// Up to this level zstd is one of these.
+const FAST_LEVEL_MAX: i32 = 3;
 
 /// TCP is asked about the link at most this often while a stream has something to send, in nanoseconds.
 const REPORT_EVERY_NS: u64 = 1_000_000;
@@ -53,7 +58,8 @@ pub(crate) fn collect(sender: &mut Sender, out: &mut Vec<u8>) {
 #[derive(Debug)]
 pub(crate) struct Uplink {
     pub(crate) sender: Sender,
-    job: Option<oneshot::Receiver<Done>>,
+    /// With the time at which it was given away.
+    job: Option<(Instant, oneshot::Receiver<Done>)>,
     /// The connection takes nothing at present, which the sender knows.
     blocked: bool,
     finishing: bool,
@@ -221,22 +227,36 @@ impl Uplink {
     /// Gives what waits to the compressors, and takes back what they have done.
     fn compress(&mut self, cx: &mut Context<'_>, compress: &CompressorPool) -> io::Result<bool> {
         let mut moved = false;
-        if let Some(job) = &mut self.job {
+        if let Some((given_at, job)) = &mut self.job {
             match Pin::new(job).poll(cx) {
                 Poll::Pending => return Ok(false),
-                Poll::Ready(Ok(done)) => self.sender.done(done),
+                Poll::Ready(Ok(mut done)) => {
+                    done.back_after(clock::now().since_ns(*given_at));
+                    self.sender.done(done);
+                }
                 Poll::Ready(Err(_)) => return Err(io::Error::other("a block can't be compressed")),
             }
             self.job = None;
             moved = true;
         }
-        let Some(job) = self.sender.next_job(clock::now()) else { return Ok(moved) };
-        if job.original_len() <= INLINE_BYTES_MAX {
+        let now = clock::now();
+        let Some(job) = self.sender.next_job(now) else { return Ok(moved) };
+        if is_short(&job) {
             let done = COMPRESSORS.with_borrow_mut(|compress| job.run(compress, clock::now));
             self.sender.done(done);
         } else {
-            self.job = Some(compress.submit(job));
+            self.job = Some((now, compress.submit(job)));
         }
         Ok(true)
     }
+}
+
+/// True if a job is done sooner than handed to another thread.
+fn is_short(job: &Job) -> bool {
+    let is_fast = match job.codec() {
+        CodecSpec { id: CodecId::Lz4, .. } => true,
+        CodecSpec { id: CodecId::Zstd, level } => level <= FAST_LEVEL_MAX,
+        _ => false,
+    };
+    job.original_len() <= if is_fast { INLINE_FAST_BYTES_MAX } else { INLINE_BYTES_MAX }
 }

@@ -208,6 +208,12 @@ pub struct Done {
 }
 
 impl Done {
+    /// Says that the sender had it back so long after it had given the job away: waiting for a thread, and to be taken up
+    /// again, are a part of what compressing costs it.
+    pub fn back_after(&mut self, ns: u64) {
+        self.took_ns = self.took_ns.max(ns);
+    }
+
     /// Returns the result, as numbers.
     pub fn compression(&self) -> Compression {
         Compression {

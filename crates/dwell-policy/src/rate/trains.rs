@@ -10,6 +10,13 @@ const TRAIN_BYTES_MIN: u64 = 4 << 10;
 /// With less than this to wait, nothing is to be won, and it is the machines' doing rather than the link's, in
 /// nanoseconds.
 const QUEUE_NS_MIN: u64 = 500_000;
+/// The bytes of a message for each confirmation by the other end, two packets, of which each is a measurement of the round
+/// trip.
+const CONFIRMED_BYTES: u64 = 2 * 1_448;
+/// The part that each of these measurements is of the smoothed round trip (RFC 6298, section 2.3).
+const SMOOTHING: f64 = 1.0 / 8.0;
+/// More of them leave nothing of what was before.
+const CONFIRMATIONS_MAX: u64 = 64;
 /// So many messages count, and of them the one that was carried fastest: in the time of others may be some of
 /// the other end's.
 const TRAINS: usize = 4;
@@ -21,9 +28,11 @@ const FORGOTTEN_NS: u64 = 10_000_000_000;
 ///
 /// A message whose packets are sent at once arrives no faster than the link carries it, and the last of its packets
 /// waits for all before it. So its length by how much longer the round trip was than without it says
-/// what the link carries: too much at first, as the transport averages round trips, and less if something else
-/// made it wait. Where the transport never is full, and only says what it carried at least, nothing else shows
-/// that a link is slow.
+/// what the link carries, or less if something else made it wait. Where the transport never is full, and only says what it
+/// carried at least, nothing else shows that a link is slow.
+///
+/// The transport has an average of round trips: what that was before is taken off. Those of a handshake are as long as the
+/// other end computes, and would pass for a slow link long after it.
 ///
 /// ```
 /// use dwell_base::Instant;
@@ -44,11 +53,14 @@ pub struct Trains {
     count: usize,
     /// The time of the latest.
     at: Instant,
+    /// How much longer a round trip was than the shortest when the transport had nothing to send the last time, in
+    /// nanoseconds.
+    before_ns: Option<u64>,
 }
 
 impl Default for Trains {
     fn default() -> Self {
-        Self { written: 0, rates: [0.0; TRAINS], count: 0, at: Instant::ZERO }
+        Self { written: 0, rates: [0.0; TRAINS], count: 0, at: Instant::ZERO, before_ns: None }
     }
 }
 
@@ -66,10 +78,12 @@ impl Trains {
         }
         if report.pending_bytes == 0 {
             let len = std::mem::take(&mut self.written);
+            let before_ns = self.before_ns.replace(report.queue_ns).unwrap_or(report.queue_ns);
             if len >= TRAIN_BYTES_MIN && report.is_least {
                 self.at = now;
-                let is_slow = report.queue_ns >= QUEUE_NS_MIN;
-                let rate = len as f64 * 1e9 / report.queue_ns as f64;
+                let queue_ns = own_queue_ns(len, before_ns, report.queue_ns);
+                let is_slow = queue_ns >= QUEUE_NS_MIN as f64;
+                let rate = len as f64 * 1e9 / queue_ns;
                 self.rates[self.count % TRAINS] = if is_slow { rate } else { f64::INFINITY };
                 self.count += 1;
             }
@@ -79,12 +93,42 @@ impl Trains {
     }
 }
 
+/// How much longer round trips were in a message of this length, if their average was so much longer before it and after it.
+fn own_queue_ns(len: u64, before_ns: u64, after_ns: u64) -> f64 {
+    let confirmations = (len / CONFIRMED_BYTES).clamp(1, CONFIRMATIONS_MAX) as i32;
+    let left = (1.0 - SMOOTHING).powi(confirmations);
+    (after_ns as f64 - left * before_ns as f64) / (1.0 - left)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// After a message in which round trips were so much longer.
     fn after(trains: &mut Trains, len: usize, queue_ns: u64, pending_bytes: u64) -> f64 {
-        at(trains, 0, len, LinkReport { queue_ns, pending_bytes, ..least() })
+        let before_ns = trains.before_ns.unwrap_or(queue_ns) as f64;
+        let confirmations = (trains.written + len as u64) / CONFIRMED_BYTES;
+        let step = |average: f64, _| average + (queue_ns as f64 - average) * SMOOTHING;
+        let queue_ns = (0..confirmations).fold(before_ns, step).round() as u64;
+        let rate = at(trains, 0, len, LinkReport { queue_ns, pending_bytes, ..least() });
+        (rate / 10.0).round() * 10.0
+    }
+
+    #[test]
+    fn round_trips_of_before_are_not_those_of_a_message() {
+        let mut trains = Trains::default();
+        // A handshake's, and small messages'.
+        let mut queue_ns = 5_000_000;
+        for len in [1_000, 300, 300] {
+            assert_eq!(at(&mut trains, 0, len, LinkReport { queue_ns, ..least() }), 0.0);
+            queue_ns = queue_ns * 7 / 8;
+        }
+        for _ in 0..20 {
+            assert_eq!(after(&mut trains, 10_000, 100_000, 0), 0.0, "{trains:?}");
+        }
+        // Of a link that is slow the first message shows as much as later ones do.
+        let mut trains = Trains { before_ns: Some(0), ..Trains::default() };
+        assert_eq!(after(&mut trains, 10_000, 10_000_000, 0), 1e6);
     }
 
     fn least() -> LinkReport {
@@ -102,10 +146,10 @@ mod tests {
         let mut trains = Trains::default();
         assert_eq!(after(&mut trains, 10_000, 10_000_000, 0), 1e6);
         // Compressed, they are too short to show anything.
-        let short = |trains: &mut _, ns| at(trains, ns, 2_000, least());
+        let later = LinkReport { queue_ns: 1_000_000, ..least() };
+        let short = |trains: &mut _, ns| at(trains, ns, 2_000, later);
         assert_eq!(short(&mut trains, FORGOTTEN_NS - 1), 1e6);
         assert_eq!(short(&mut trains, FORGOTTEN_NS), 0.0);
-        let later = LinkReport { queue_ns: 1_000_000, ..least() };
         assert_eq!(at(&mut trains, FORGOTTEN_NS + 1, 10_000, later), 1e7);
         // A long message shows what the link carries.
         let long = LinkReport { delivered_rate: 1e8, is_least: false, ..later };
