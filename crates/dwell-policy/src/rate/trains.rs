@@ -15,6 +15,8 @@ const QUEUE_NS_MIN: u64 = 500_000;
 const CONFIRMED_BYTES: u64 = 2 * 1_448;
 /// The part that each of these measurements is of the smoothed round trip (RFC 6298, section 2.3).
 const SMOOTHING: f64 = 1.0 / 8.0;
+/// With fewer, what the average has changed by would count many times, and it changes by chance, too.
+const CONFIRMATIONS_MIN: u64 = 3;
 /// More of them leave nothing of what was before.
 const CONFIRMATIONS_MAX: u64 = 64;
 /// So many messages count, and of them the one that was carried fastest: in the time of others may be some of
@@ -95,7 +97,8 @@ impl Trains {
 
 /// How much longer round trips were in a message of this length, if their average was so much longer before it and after it.
 fn own_queue_ns(len: u64, before_ns: u64, after_ns: u64) -> f64 {
-    let confirmations = (len / CONFIRMED_BYTES).clamp(1, CONFIRMATIONS_MAX) as i32;
+    let confirmations = len / CONFIRMED_BYTES;
+    let confirmations = confirmations.clamp(CONFIRMATIONS_MIN, CONFIRMATIONS_MAX) as i32;
     let left = (1.0 - SMOOTHING).powi(confirmations);
     (after_ns as f64 - left * before_ns as f64) / (1.0 - left)
 }
@@ -172,8 +175,8 @@ mod tests {
     fn short_messages_say_nothing_and_unfinished_ones_later() {
         let mut trains = Trains::default();
         assert_eq!(after(&mut trains, 2_000, 50_000_000, 0), 0.0);
-        assert_eq!(after(&mut trains, 3_000, 50_000_000, 1), 0.0);
-        assert_eq!(after(&mut trains, 3_000, 6_000_000, 0), 1e6);
+        assert_eq!(after(&mut trains, 5_000, 50_000_000, 1), 0.0);
+        assert_eq!(after(&mut trains, 5_000, 10_000_000, 0), 1e6);
     }
 
     #[test]
