@@ -33,7 +33,7 @@ mod words;
 use words::Words;
 
 /// The length of a pcap's header.
-const PCAP_HEADER_BYTES: usize = 24;
+pub(super) const PCAP_HEADER_BYTES: usize = 24;
 /// The most rows of a batch.
 const ROWS_MAX: usize = 1 << 22;
 

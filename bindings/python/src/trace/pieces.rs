@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use super::analysis::Analysis;
 use super::analyze::{Done, one};
 use super::clock::Clock;
-use super::packets::is_plain;
+use super::packets::{PCAP_HEADER_BYTES, is_plain};
 use super::settings;
 use super::source::Place;
 use super::survey::SidesBy;
@@ -122,6 +122,11 @@ fn measured(
         let is_more = piece.fill(&mut capture, &mut packets);
         analyzer.measure(&packets).map_err(failed)?;
         if !is_more {
+            // What is kept is never measured again, so that it must be all that was to be measured.
+            let bytes = PCAP_HEADER_BYTES as u64 + end.saturating_sub(begin);
+            if !Piece::is_whole(&capture, bytes) {
+                return Err("it is shorter than it was, or can't be read further".to_owned());
+            }
             return Ok(Some(analyzer.finish()));
         }
         if stop.load(Ordering::Relaxed) {

@@ -38,6 +38,12 @@ impl Piece {
         }
         true
     }
+
+    /// Returns true if a piece that has ended was all there: `bytes` with its header. It is not if the capture has become
+    /// shorter since somebody cut it, or can't be read further.
+    pub fn is_whole<R: std::io::Read>(capture: &Capture<R>, bytes: u64) -> bool {
+        capture.position() >= bytes
+    }
 }
 
 impl Settings {

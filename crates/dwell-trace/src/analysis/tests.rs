@@ -198,6 +198,8 @@ fn analyse_one(bytes: &[u8], settings: &Settings, in_pieces: bool) -> Analysis {
             analyzer.measure(&batch).unwrap();
         }
         analyzer.measure(&batch).unwrap();
+        let len = (24 + cut[1] - cut[0]) as u64;
+        assert!(Piece::is_whole(&reader, len) && !Piece::is_whole(&reader, len + 1));
         whole.merge(analyzer.finish()).unwrap();
     }
     whole
@@ -399,5 +401,18 @@ proptest! {
             let analysis = analyse(&[bytes], &settings(), 1);
             prop_assert!(analysis.ip().packets <= analysis.frames().packets);
         }
+    }
+}
+
+/// A capture may become shorter, between two packets or within one, after it was cut.
+#[test]
+fn a_piece_that_is_not_all_there_is_not_taken_for_one_that_is() {
+    let bytes = capture(100);
+    for missing in [1, 700, 2_000] {
+        let (mut reader, mut batch) =
+            (Capture::open(&bytes[..bytes.len() - missing]).unwrap(), Batch::default());
+        let mut piece = Piece::new(0);
+        while piece.fill(&mut reader, &mut batch) {}
+        assert!(!Piece::is_whole(&reader, bytes.len() as u64), "{missing}");
     }
 }
