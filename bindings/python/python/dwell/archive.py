@@ -224,8 +224,12 @@ def _once(
 def analyze_some(tasks: Sequence[Capture]) -> List[Union[Found, Failed]]:
     """Analyses captures, of which some may fail. What was done when their worker died is not done again."""
     # A worker begins with the first one: if that has no analysis yet, none has.
-    is_again = len(tasks) > 1 and _known(tasks[0]) is not None
-    return [(_known(task) if is_again else None) or guarded(analyze_one, task) for task in tasks]
+    is_again = len(tasks) > 1 and isinstance(guarded(_known, tasks[0]), Found)
+    return [guarded(_analyze_unless_known if is_again else analyze_one, task) for task in tasks]
+
+
+def _analyze_unless_known(task: Capture) -> Found:
+    return _known(task) or analyze_one(task)
 
 
 def _known(task: Capture) -> Optional[Found]:
