@@ -149,7 +149,7 @@ impl Transfer {
 }
 
 fn flavours() -> impl Strategy<Value = Flavour> {
-    prop::sample::select(vec![Flavour::Sack1, Flavour::NewReno, Flavour::Cubic])
+    prop::sample::select(vec![Flavour::Sack1, Flavour::NewReno, Flavour::Cubic, Flavour::Bbr])
 }
 
 /// Implementations that a flavour may be like.
