@@ -7,8 +7,9 @@ pub struct Reading {
     pub packet_ns: u64,
     /// It comes back for more so often, and reads as much as it would have read by then. At least 1.
     pub every_ns: u64,
-    /// The most packets of room that the sender hears of, though the buffer may hold more; `None`: all there is. At least 1. Linux
-    /// reckons with the memory that a packet takes, which is less once packets are put together.
+    /// The packets of room that the sender hears of while the buffer is empty, though it may hold more; as it fills, they become
+    /// fewer in proportion. `None`: all the room there is. At least 1. Linux announces what it would hold of packets that arrive
+    /// one by one, and puts them together then, which takes less memory.
     pub announced_packets: Option<u32>,
 }
 
@@ -17,7 +18,7 @@ pub struct Reading {
 pub(super) struct Reader {
     reading: Reading,
     buffer_packets: u64,
-    announced: u64,
+    announced: Option<u64>,
     /// All packets before it have been read.
     read: u64,
     /// One past the last packet that the sender knows to be welcome.
@@ -30,8 +31,8 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(reading: Reading, buffer_packets: u64) -> Self {
-        let announced = reading.announced_packets.map_or(u64::MAX, u64::from);
-        let edge = buffer_packets.min(announced);
+        let announced = reading.announced_packets.map(u64::from);
+        let edge = announced.map_or(buffer_packets, |most| most.min(buffer_packets));
         Self { reading, buffer_packets, announced, read: 0, edge, visits: 0, credit_ns: 0 }
     }
 
@@ -75,7 +76,11 @@ impl Reader {
 
     /// The room beyond `next` that the sender may hear of.
     fn room(&self, next: u64) -> u64 {
-        (self.read + self.buffer_packets).saturating_sub(next).min(self.announced)
+        let free = (self.read + self.buffer_packets).saturating_sub(next);
+        match self.announced {
+            Some(most) if most < self.buffer_packets => most * free / self.buffer_packets,
+            _ => free,
+        }
     }
 }
 
@@ -116,11 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn less_than_there_is_may_be_announced() {
+    fn less_than_there_is_may_be_announced_in_proportion() {
         let reading = Reading { packet_ns: 10, every_ns: 100, announced_packets: Some(6) };
         let mut reader = Reader::new(reading, 10);
         assert_eq!(reader.window(0), 6);
-        assert_eq!((reader.window(2), reader.window(4), reader.window(6)), (6, 6, 4));
+        // 6 × 8/10, of 7/10, of 4/10 and of 1/10, and never back behind what was announced.
+        assert_eq!([2, 3, 6, 9].map(|next| reader.window(next)), [4, 4, 2, 0]);
+        assert_eq!(reader.edge, 9);
         assert!(reader.takes(9) && !reader.takes(10));
         reader.advance(200, 10);
         assert!(reader.has_news(10));
