@@ -312,7 +312,7 @@ class Fragile(engines.Engine):
 
     def run(self, function, items):
         for place, item in enumerate(items):
-            if function is dwell.archive.analyze_some:
+            if isinstance(item, list):
                 names = [os.path.basename(task.place[0]) for task in item]
                 self.batches.append(names)
                 if self.at in names and len(names) > self.most:
@@ -344,7 +344,7 @@ def test_what_was_done_when_a_worker_died_is_not_done_again(archive, tmp_path, m
 
         def run(self, function, items):
             for place, item in enumerate(items):
-                if function is dwell.archive.analyze_some:
+                if isinstance(item, list):
                     function(item[:3])
                     function(item)
                 yield place, function(item)
@@ -376,7 +376,7 @@ class Pieces(engines.Engine):
 
     def run(self, function, items):
         for place, item in enumerate(items):
-            if function is dwell.archive.analyze_piece:
+            if isinstance(item, dwell.archive.Piece):
                 self.done.append((os.path.basename(item.capture.place[0]), item.number))
                 if self.done[-1] == self.at:
                     yield place, engines.Failed("its worker ended")
@@ -384,16 +384,21 @@ class Pieces(engines.Engine):
             yield place, engines.guarded(function, item)
 
 
-@pytest.mark.parametrize("more", [{"blocks": "lz4", "contexts": None}, {"blocks": None, "contexts": "zstd:1"}])
-def test_long_captures_are_analysed_in_pieces(root, tmp_path, monkeypatch, more):
+@pytest.fixture
+def long(root, tmp_path, monkeypatch):
+    """Two captures that are long beside their pieces; one ends in the midst of a packet."""
     directory = made(root, tmp_path / "made", "5e6", 2, 0)
-    names = sorted(it.name for it in directory.iterdir())
-    # One ends in the midst of a packet.
-    damaged = directory / names[-1]
+    damaged = max(directory.iterdir())
     damaged.write_bytes(damaged.read_bytes()[:-7])
     monkeypatch.setattr("dwell.archive.PIECE_BYTES", 1 << 20)
     monkeypatch.setattr("dwell.archive.PIECES_MIN", 1)
     monkeypatch.setattr("dwell.archive.SHARE", 0.01)
+    return directory
+
+
+@pytest.mark.parametrize("more", [{"blocks": "lz4", "contexts": None}, {"blocks": None, "contexts": "zstd:1"}])
+def test_long_captures_are_analysed_in_pieces(long, tmp_path, more):
+    directory, names = long, sorted(it.name for it in long.iterdir())
     options = {"measure_time": False, "codecs": ["lz4"], "bound": False, **more}
     whole = trace.analyze(directory, sides="each", **options)
     store = tmp_path / "store"
@@ -406,7 +411,23 @@ def test_long_captures_are_analysed_in_pieces(root, tmp_path, monkeypatch, more)
     again = Pieces()
     assert trace.analyze(directory, on=again, store=store, **options).to_json() == whole.to_json()
     assert again.done == [(names[0], 1)] and len(poisoned.done) > 3
+    assert Store(store).names("pieces") == [], "they serve until the capture has its analysis"
     assert trace.analyze(directory, on="local", **options).to_json() == whole.to_json()
+
+
+def test_pieces_that_are_gone_are_not_missed(long, tmp_path):
+    class Forgetful(engines.Engine):
+        """A worker that dies each time when all is done, and before anybody hears of it."""
+
+        def run(self, function, items):
+            for place, item in enumerate(items):
+                engines.guarded(function, item)
+                yield place, engines.guarded(function, item)
+
+    options = {"measure_time": False, "codecs": ["lz4"], "blocks": None, "contexts": None, "bound": False}
+    there = trace.analyze(long, on=Forgetful(), store=tmp_path / "store", **options)
+    assert there.unreadable == [] and not os.listdir(tmp_path / "store/pieces")
+    assert there.to_json() == trace.analyze(long, sides="each", **options).to_json()
 
 
 def test_what_can_not_be_cut_is_analysed_whole(archive, tmp_path, monkeypatch):
@@ -496,11 +517,15 @@ def kill_one(directory):
     raise AssertionError("no worker began")
 
 
-def check_engine(on, expected, archive, tmp_path):
+def check_engine(on, expected, archive, long, tmp_path):
     store = tmp_path / "engine-store"
     assert parquet(sweep(on=on, store=store), tmp_path) == parquet(expected, tmp_path)
     assert parquet(sweep(on=on), tmp_path) == parquet(expected, tmp_path)
     check_archive(trace.analyze(archive, on=on, store=store, **OPTIONS), archive)
+    options = {**OPTIONS, "bound": False}
+    in_pieces = trace.analyze(long, on=on, store=store, **options)
+    assert in_pieces.to_json() == trace.analyze(long, sides="each", **options).to_json()
+    assert in_pieces.unreadable == [] and Store(store).names("pieces") == []
     began = tmp_path / "began"
     began.mkdir()
     with futures.ThreadPoolExecutor(1) as side, engines.engine(on) as it:
@@ -512,18 +537,18 @@ def check_engine(on, expected, archive, tmp_path):
 
 @engine
 @pytest.mark.engine
-def test_dask(expected, archive, tmp_path):
+def test_dask(expected, archive, long, tmp_path):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         processes=True, n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as cluster, distributed.Client(cluster) as client:
         client.run(sys.path.append, os.path.dirname(__file__))
-        check_engine(client, expected, archive, tmp_path)
+        check_engine(client, expected, archive, long, tmp_path)
 
 
 @engine
 @pytest.mark.engine
-def test_ray(expected, archive, tmp_path):
+def test_ray(expected, archive, long, tmp_path):
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -534,7 +559,7 @@ def test_ray(expected, archive, tmp_path):
     ray.init(address=cluster.address, log_to_driver=False, runtime_env=paths)
     try:
         assert len(ray.nodes()) == 2
-        check_engine(ray, expected, archive, tmp_path)
+        check_engine(ray, expected, archive, long, tmp_path)
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -542,10 +567,10 @@ def test_ray(expected, archive, tmp_path):
 
 @engine
 @pytest.mark.engine
-def test_slurm(expected, archive, tmp_path, slurm, monkeypatch):
+def test_slurm(expected, archive, long, tmp_path, slurm, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__))
     options = engines.Slurm(str(tmp_path / "jobs"), workers=2)
-    check_engine(options, expected, archive, tmp_path)
+    check_engine(options, expected, archive, long, tmp_path)
 
 
 @engine

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -78,6 +79,24 @@ class Planned(NamedTuple):
     cuts: List[Tuple[int, int, int]]
 
 
+class Join(NamedTuple):
+    """The pieces of a long capture, to be added up: a task."""
+
+    capture: Capture
+    planned: Planned
+
+
+class Cut(NamedTuple):
+    """A long capture, to be cut: a task."""
+
+    capture: Capture
+    piece_bytes: int
+
+
+Item = Union[Cut, List[Capture], Piece, Join]
+"""What an engine is given: a long capture, some others, a piece of a long one, or all of its pieces."""
+
+
 def analyze(
     places: Sequence[Place],
     settings: str,
@@ -119,68 +138,89 @@ def _analyzed(
     there = set(store.names("captures"))
     done = [task.name for task in tasks if _meta(task.name) in there]
     known = {name: Found(*json.loads(data)) for name, data in zip(done, store.read_each(map(_meta, done)))}
-    missing = [task for task in tasks if task.name not in known]
-    failed: Dict[str, str] = {}
-    long, short = _long(missing, engine.workers)
-    short += _in_pieces(long, engine, store, known, failed)
-    batches = _together(short, engine.workers)
-    while batches:
-        again: List[List[Capture]] = []
-        for at, all_of_it in engine.run(analyze_some, batches):
-            batch = batches[at]
-            if isinstance(all_of_it, Failed) and len(batch) > 1:
-                # The worker ended again and again: only the captures by themselves tell at which.
-                again.extend([task] for task in batch)
-                continue
-            each = [all_of_it] if isinstance(all_of_it, Failed) else all_of_it
-            for task, ended in zip(batch, each):
-                if isinstance(ended, Failed):
-                    failed[task.name] = ended.why
-                else:
-                    known[task.name] = ended
-        batches = again
-    unreadable = [Unreadable(task.place[0], failed[task.name]) for task in tasks if task.name in failed]
+    long, short = _long([task for task in tasks if task.name not in known], engine.workers)
+    work = _Work(store, known)
+    items: List[Item] = [*(Cut(task, PIECE_BYTES) for task in long), *_together(short, engine.workers)]
+    while items:
+        following = [work.ended(items[at], result) for at, result in engine.run(do, items)]
+        # The longest first, so that no worker is left alone with one at the end.
+        items = sorted(itertools.chain(*following), key=_bytes, reverse=True)
+    unreadable = [Unreadable(task.place[0], work.failed[task.name]) for task in tasks if task.name in work.failed]
     return known, unreadable
 
 
-def _long(tasks: Sequence[Capture], workers: int) -> Tuple[List[Capture], List[Capture]]:
-    """Returns the captures to be analysed in pieces, if they can be, and the others."""
-    least = max(PIECES_MIN * PIECE_BYTES, SHARE * sum(task.size for task in tasks) / workers)
-    long = [task for task in tasks if task.size >= least and isinstance(task.place[1], str)]
-    return long, [task for task in tasks if task not in long]
+def do(item: Item) -> Any:
+    """Does what an engine was given."""
+    if isinstance(item, Cut):
+        return plan_one(item)
+    if isinstance(item, Piece):
+        return analyze_piece(item)
+    return join_pieces(item) if isinstance(item, Join) else analyze_some(item)
 
 
-def _in_pieces(
-    tasks: Sequence[Capture], engine: Engine, store: Store, known: Dict[str, Found], failed: Dict[str, str]
-) -> List[Capture]:
-    """Analyses long captures, each in several tasks; returns those that can't be cut."""
-    if not tasks:
+def _bytes(item: Item) -> int:
+    if isinstance(item, Piece):
+        begin, end, _ = item.cut
+        return end - begin
+    return sum(task.size for task in item) if isinstance(item, list) else 0
+
+
+class _Work:
+    """What has become of captures so far."""
+
+    def __init__(self, store: Store, known: Dict[str, Found]) -> None:
+        self.known, self._store = known, store
+        self.failed: Dict[str, str] = {}
+        self._pieces_left: Dict[str, int] = {}
+        self._planned: Dict[str, Planned] = {}
+
+    def ended(self, item: Item, result: Any) -> List[Item]:
+        """Notes the result of a task; returns what is to be done then."""
+        if isinstance(item, Cut):
+            return self._cut(item.capture, result)
+        if isinstance(item, Piece):
+            return self._piece(item, result)
+        if isinstance(item, Join):
+            self._note(item.capture, result)
+            return []
+        if isinstance(result, Failed) and len(item) > 1:
+            # The worker ended again and again: only the captures by themselves tell at which.
+            return [[task] for task in item]
+        for task, each in zip(item, [result] if isinstance(result, Failed) else result):
+            self._note(task, each)
         return []
-    whole: List[Capture] = []
-    planned: Dict[str, Planned] = {}
-    for at, ended in engine.run(plan_one, tasks):
-        if isinstance(ended, Failed):
-            failed[tasks[at].name] = ended.why
-        elif ended is None:
-            whole.append(tasks[at])
+
+    def _note(self, task: Capture, result: Union[Found, Failed]) -> None:
+        if isinstance(result, Failed):
+            self.failed[task.name] = result.why
         else:
-            planned[tasks[at].name] = ended
-    cut = [task for task in tasks if task.name in planned]
-    there = set(store.names("pieces"))
-    pieces = [piece for task in cut for piece in _pieces(task, planned[task.name])]
-    missing = [piece for piece in pieces if piece.file not in there]
-    for at, ended in engine.run(analyze_piece, missing):
-        if isinstance(ended, Failed):
-            task, (begin, end, _) = missing[at].capture, missing[at].cut
-            failed[task.name] = f"its bytes {begin} to {end}: {ended.why}"
-    joined = [(task, planned[task.name]) for task in cut if task.name not in failed]
-    for at, ended in engine.run(join_pieces, joined):
-        task = joined[at][0]
-        if isinstance(ended, Failed):
-            failed[task.name] = ended.why
-        else:
-            known[task.name] = ended
-    return whole
+            self.known[task.name] = result
+
+    def _cut(self, task: Capture, result: Union[None, Planned, Failed]) -> List[Item]:
+        if isinstance(result, Failed):
+            self.failed[task.name] = result.why
+            return []
+        if result is None:
+            return [[task]]
+        there = set(self._store.names("pieces"))
+        missing: List[Item] = [it for it in _pieces(task, result) if it.file not in there]
+        self._planned[task.name], self._pieces_left[task.name] = result, len(missing)
+        return missing or [Join(task, result)]
+
+    def _piece(self, item: Piece, result: Optional[Failed]) -> List[Item]:
+        task, (begin, end, _) = item.capture, item.cut
+        if isinstance(result, Failed):
+            self.failed[task.name] = f"its bytes {begin} to {end}: {result.why}"
+        self._pieces_left[task.name] -= 1
+        is_ready = self._pieces_left[task.name] == 0 and task.name not in self.failed
+        return [Join(task, self._planned[task.name])] if is_ready else []
+
+
+def _long(tasks: Sequence[Capture], workers: int) -> Tuple[List[Capture], List[Capture]]:
+    """Returns the captures to be analysed in pieces, and the others."""
+    least = max(PIECES_MIN * PIECE_BYTES, SHARE * sum(task.size for task in tasks) / workers)
+    long = [task for task in tasks if task.size >= least and _dwell.can_be_cut(task.place, task.settings)]
+    return long, [task for task in tasks if task not in long]
 
 
 def _together(tasks: Sequence[Capture], workers: int) -> List[List[Capture]]:
@@ -269,24 +309,33 @@ def _written(task: Capture, data: bytes, found: Found) -> Found:
     return found
 
 
-def plan_one(task: Capture) -> Optional[Planned]:
+def plan_one(item: Cut) -> Optional[Planned]:
     """Reads a long capture once, for all but what its packets become, and finds its pieces; none if it can't be cut."""
-    plan = f"pieces/{task.name}.plan.json"
+    task, piece_bytes = item
+    plan = _plan(task)
     done_before = _read(task.store, plan)
     if done_before:
         found, cuts = json.loads(done_before)
         return Planned(Found(*found), [tuple(cut) for cut in cuts])
     sides = task.sides if isinstance(task.sides, str) else list(task.sides)
     done = _dwell.analyze_around(
-        task.place, task.settings, sides=sides, measure_time=task.measure_time, piece_bytes=PIECE_BYTES
+        task.place, task.settings, sides=sides, measure_time=task.measure_time, piece_bytes=piece_bytes
     )
     if done is None:
         return None
     data = done[0].json()
     planned = Planned(_found(data), done[1])
-    task.store.write(f"pieces/{task.name}.accounts.json.gz", gzip.compress(data, 1, mtime=0))
+    task.store.write(_accounts(task), gzip.compress(data, 1, mtime=0))
     task.store.write(plan, json.dumps(planned).encode())
     return planned
+
+
+def _plan(task: Capture) -> str:
+    return f"pieces/{task.name}.plan.json"
+
+
+def _accounts(task: Capture) -> str:
+    return f"pieces/{task.name}.accounts.json.gz"
 
 
 def _pieces(task: Capture, planned: Planned) -> Iterator[Piece]:
@@ -300,10 +349,19 @@ def analyze_piece(piece: Piece) -> None:
     task.store.write(piece.file, gzip.compress(inner.json(), 1, mtime=0))
 
 
-def join_pieces(item: Tuple[Capture, Planned]) -> Found:
-    """Adds the pieces of a capture up to its analysis."""
+def join_pieces(item: Join) -> Found:
+    """Adds the pieces of a capture up to its analysis, and removes them."""
     task, planned = item
-    whole = _dwell.Analysis.from_json(_unpacked(task.store, f"pieces/{task.name}.accounts.json.gz"))
+    # Who ended while it removed them is run again.
+    found = _known(task) or _joined(item)
+    for name in [_plan(task), _accounts(task), *(it.file for it in _pieces(task, planned))]:
+        task.store.remove(name)
+    return found
+
+
+def _joined(item: Join) -> Found:
+    task, planned = item
+    whole = _dwell.Analysis.from_json(_unpacked(task.store, _accounts(task)))
     for piece in _pieces(task, planned):
         part = _dwell.Analysis.from_json(_unpacked(task.store, piece.file))
         whole = _dwell.Analysis.merge([whole, part])

@@ -6,11 +6,13 @@ A store has files that are written once, whole, under names that follow from wha
   set that pyarrow, polars and DuckDB read as one.
 * ``captures/HASH.json.gz``: analyses of captures, as ``dwell trace analyze --out`` writes them.
 * ``merged/HASH.json.gz``: their sums.
+* ``pieces/HASH.*``: what long captures have been analysed to so far. When one has its analysis these are removed.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import posixpath
 import uuid
@@ -86,6 +88,15 @@ class Store:
             return self._fs.cat_file(path)
         with open(path, "rb") as file:
             return file.read()
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
+        path = posixpath.join(self._root, name)
+        with contextlib.suppress(FileNotFoundError):
+            if self._fs:
+                self._fs.rm_file(path)
+            else:
+                os.remove(path)
 
     def read_each(self, names: Iterable[str]) -> Iterator[bytes]:
         """Yields the contents of files, in their order. Some are read at once: far away, waiting is what takes time."""

@@ -22,6 +22,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<packets::Packets>()?;
     module.add_function(wrap_pyfunction!(settings::trace_settings, module)?)?;
     module.add_function(wrap_pyfunction!(analyze::analyze, module)?)?;
+    module.add_function(wrap_pyfunction!(pieces::can_be_cut, module)?)?;
     module.add_function(wrap_pyfunction!(pieces::analyze_around, module)?)?;
     module.add_function(wrap_pyfunction!(pieces::analyze_piece, module)?)?;
     module.add_function(wrap_pyfunction!(packets::packet_cuts, module)?)?;

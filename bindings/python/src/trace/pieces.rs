@@ -55,9 +55,19 @@ impl Plan {
     }
 }
 
+/// Returns true if a capture may be analysed in pieces: not if it has another format than a plain pcap, or with the bound.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 makes it")]
+pub(super) fn can_be_cut(place: Place, settings: &str) -> PyResult<bool> {
+    Ok(are_cut(&place, &settings::parse(settings)?))
+}
+
+fn are_cut(place: &Place, settings: &Settings) -> bool {
+    settings.are_for_pieces() && place.path().is_some_and(|path| is_plain(path).is_ok())
+}
+
 /// Reads a plain pcap once, and does all but to compress its packets one by one and in blocks. Returns that, and the
-/// pieces for [`analyze_piece`] to do the rest of; none if it can't be cut: another format, settings with the bound, or
-/// too many pairs of ports.
+/// pieces for [`analyze_piece`] to do the rest of; none if it [can't be cut](can_be_cut), or has too many pairs of ports.
 #[pyfunction]
 #[pyo3(signature = (place, settings, *, sides, measure_time, piece_bytes))]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes it")]
@@ -71,7 +81,7 @@ pub(super) fn analyze_around(
 ) -> PyResult<Option<(Analysis, Vec<Cut>)>> {
     let settings = settings::parse(settings)?;
     let given = SidesBy::of(sides)?.given().map(Arc::new);
-    if !settings.are_for_pieces() || place.path().is_none_or(|path| is_plain(path).is_err()) {
+    if !are_cut(&place, &settings) {
         return Ok(None);
     }
     let (done, cuts) = jobs::once(py, "the analysis", |stop| {
