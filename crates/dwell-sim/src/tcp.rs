@@ -34,6 +34,7 @@ mod receiver;
 mod resent;
 mod rto;
 mod sack1;
+mod sack_delay;
 mod scoreboard;
 mod segment;
 mod sender;

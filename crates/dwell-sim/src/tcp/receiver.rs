@@ -1,8 +1,9 @@
 //! The receiving end: the packets that have arrived, and their acknowledgements.
 
 use super::bits::RingBits;
-use super::config::{TcpConfig, TcpConfigError};
+use super::config::{Like, TcpConfig, TcpConfigError};
 use super::reader::Reader;
+use super::sack_delay::SackDelay;
 use super::segment::{Ack, SACK_BLOCKS_MAX, SackBlock};
 
 /// The receiving end of a connection.
@@ -33,6 +34,8 @@ pub struct Receiver {
     delayed: Option<Delayed>,
     /// The program that reads, if it does not read at once.
     reader: Option<Box<Reader>>,
+    /// Lets acknowledgements beyond a gap wait for each other.
+    sack_delay: Option<Box<SackDelay>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +67,7 @@ impl Receiver {
             reader: config
                 .reading
                 .map(|reading| Box::new(Reader::new(reading, u64::from(config.window_packets)))),
+            sack_delay: (config.like == Like::Linux).then(Box::default),
         })
     }
 
@@ -88,8 +92,30 @@ impl Receiver {
             self.delayed = Some(Delayed { seq, until_ns: now_ns.saturating_add(delay_ns) });
             return None;
         }
+        if self.waits_beyond_gap(now_ns, seq, sent_ns) {
+            return None;
+        }
         self.delayed = None;
         Some(self.answer(seq))
+    }
+
+    /// Lets the answer to a packet beyond a gap wait, if it may; those of marks don't.
+    fn waits_beyond_gap(&mut self, now_ns: u64, seq: u64, sent_ns: u64) -> bool {
+        let is_beyond = seq >= self.next && seq < self.end && self.arrived.get(seq);
+        let may_wait = is_beyond && !self.was_marked;
+        let Some(sack_delay) = &mut self.sack_delay else { return false };
+        sack_delay.measure(now_ns.saturating_sub(sent_ns));
+        let wait_ns = if may_wait { sack_delay.wait_ns(self.next) } else { None };
+        let Some(wait_ns) = wait_ns else {
+            sack_delay.on_sent();
+            return false;
+        };
+        // Its block is among the latest, though this answer is not sent.
+        self.report_blocks(seq, &mut Ack::new(self.next, self.echo_ns, self.ack_bytes));
+        let until_ns = now_ns.saturating_add(wait_ns);
+        let until_ns = self.delayed.map_or(until_ns, |delayed| delayed.until_ns);
+        self.delayed = Some(Delayed { seq, until_ns });
+        true
     }
 
     /// Returns the time at which [`Self::on_timer`] is to be called.
@@ -108,7 +134,12 @@ impl Receiver {
             has_news = reader.has_news(self.next);
         }
         match self.delayed.take_if(|delayed| delayed.until_ns <= now_ns || has_news) {
-            Some(delayed) => Some(self.answer(delayed.seq)),
+            Some(delayed) => {
+                if let Some(sack_delay) = &mut self.sack_delay {
+                    sack_delay.on_sent();
+                }
+                Some(self.answer(delayed.seq))
+            }
             None => has_news.then(|| self.answer(self.next.saturating_sub(1))),
         }
     }
@@ -281,5 +312,30 @@ mod tests {
         // A gap, and a packet that fills it, are reported at once.
         assert!(receiver.on_segment(4, 5, 0).is_some());
         assert!(receiver.on_segment(5, 4, 0).is_some());
+    }
+
+    #[test]
+    fn like_linux_answers_beyond_a_gap_wait_for_each_other() {
+        let config = TcpConfig { like: Like::Linux, ..TcpConfig::new_reno() };
+        let mut receiver = Receiver::new(&config).unwrap();
+        let ms = 1_000_000;
+        let mut arrives = |at_us: u64, seq: u64| {
+            let now_ns = 100 * ms + at_us * 1_000;
+            receiver.on_segment(now_ns, seq, now_ns - 20 * ms).map(|ack| ack.cumulative)
+        };
+        // 1 is missing; three show it, the others wait.
+        assert_eq!([0, 2, 3, 4].map(|seq| arrives(0, seq)), [Some(1); 4]);
+        assert_eq!([5, 6].map(|seq| arrives(10 * seq, seq)), [None; 2]);
+        // Another gap within, reported though nothing was sent for it.
+        assert_eq!([8, 10].map(|seq| arrives(10 * seq, seq)), [None; 2]);
+        assert_eq!(receiver.deadline(), Some(101 * ms + 150_000));
+        assert_eq!(receiver.on_timer(101 * ms), None);
+        let ack = receiver.on_timer(101 * ms + 150_000).unwrap();
+        let blocks: Vec<_> = ack.blocks().map(|block| (block.start, block.end)).collect();
+        assert_eq!((ack.cumulative, blocks), (1, vec![(10, 11), (8, 9), (2, 7)]));
+        // What fills the gap is answered at once.
+        assert_eq!(receiver.on_segment(102 * ms, 11, 82 * ms).map(|ack| ack.cumulative), None);
+        assert_eq!(receiver.on_segment(102 * ms, 1, 82 * ms).map(|ack| ack.cumulative), Some(7));
+        assert_eq!(receiver.deadline(), None);
     }
 }
