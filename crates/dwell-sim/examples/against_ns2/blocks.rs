@@ -71,7 +71,7 @@ fn print_line(of: &str, here: &[Run], there: &[Run]) -> bool {
         let are_none = ours.mean == 0.0 && theirs.mean == 0.0;
         near &= are_none || deviation.abs() <= allowed.max(open);
         let deviation = if are_none { 0.0 } else { 100.0 * deviation };
-        format!("{:>9.2} ± {:>6.2} {deviation:>7.2}%", ours.mean, ours.half_width)
+        format!("{:>9.2} ± {:>6} {deviation:>7.2}%", ours.mean, ours.plus_minus())
     };
     let cells =
         [cell(|run| run.mbps, THROUGHPUT_MAX), cell(|run| run.compressions, COMPRESSIONS_MAX)];

@@ -19,4 +19,9 @@ impl Mean {
             student.map_or(f64::NAN, |t| t * (squares / (n - 1) as f64 / n as f64).sqrt());
         Self { mean, half_width }
     }
+
+    /// The half width as it is printed: a single run has none.
+    pub(crate) fn plus_minus(&self) -> String {
+        if self.half_width.is_nan() { "–".to_owned() } else { format!("{:.2}", self.half_width) }
+    }
 }
