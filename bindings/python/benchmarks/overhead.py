@@ -3,13 +3,15 @@
     python benchmarks/overhead.py --dwell target/release/dwell
 
 The same runs on one thread, by the program and by `sim.run` in this process, in turns: wall-clock time, medians. Then packets of a
-capture that is made for it, from the page cache, as Arrow batches by one thread.
+capture that is made for it, from the page cache, as Arrow batches by one thread. Beside both is the processors' time, which says
+more where other work goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -29,16 +31,28 @@ def against_the_program(dwell: str, rounds: int) -> None:
     command = [dwell, "sim", "run", SCENARIO, "--quick", "--json", "--jobs", "1", *words]
     theirs, ours = [], []
     for _ in range(rounds):
-        begin = time.perf_counter()
+        begin = clocks()
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-        theirs.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
+        theirs.append(since(begin))
+        begin = clocks()
         results = sim.run(SCENARIO, quick=True, set=SET, jobs=1)
-        ours.append(time.perf_counter() - begin)
+        ours.append(since(begin))
     same = by_key(lines) == by_key(results.lines())
-    theirs_s, ours_s = statistics.median(theirs), statistics.median(ours)
-    print(f"{len(results)} runs of {SCENARIO}: program {theirs_s:.3f} s, sim.run {ours_s:.3f} s, ratio {ours_s / theirs_s:.3f}")
+    for at, what in enumerate(("", ", processors' time")):
+        theirs_s, ours_s = (statistics.median(it[at] for it in times) for times in (theirs, ours))
+        print(f"{len(results)} runs of {SCENARIO}{what}: ", end="")
+        print(f"program {theirs_s:.3f} s, sim.run {ours_s:.3f} s, ratio {ours_s / theirs_s:.3f}")
     print("the same runs" if same else "NOT the same runs: is the program of the same version?")
+
+
+def clocks() -> tuple:
+    """Returns the time, and the processors' time of this process and of those that it waited for."""
+    return time.perf_counter(), sum(os.times()[:4])
+
+
+def since(begin: tuple) -> tuple:
+    """Returns what both clocks have gone on."""
+    return tuple(now - then for now, then in zip(clocks(), begin))
 
 
 def by_key(lines: bytes) -> dict:
@@ -54,12 +68,13 @@ def packets(size: float, rounds: int) -> None:
         make(captures, size, 1, 0, 1)
         (capture,) = captures.iterdir()
         for _ in range(rounds):
-            begin, count = time.perf_counter(), 0
+            begin, count = clocks(), 0
             for batch in trace.packets(str(capture)):
                 count += len(batch)
-            took = time.perf_counter() - begin
+            took, processors = since(begin)
             size = capture.stat().st_size
-            print(f"{count} packets of {size / count:.0f} bytes: {count / took / 1e6:.1f} million/s, {size / took / 1e9:.1f} GB/s")
+            print(f"{count} packets of {size / count:.0f} bytes: {count / took / 1e6:.1f} million/s, {size / took / 1e9:.1f} GB/s; ", end="")
+            print(f"{count / processors / 1e6:.1f} million for each second of a processor")
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from concurrent import futures
 
 import pyarrow.dataset as ds
@@ -544,6 +545,11 @@ def test_dask(expected, archive, long, tmp_path):
     ) as cluster, distributed.Client(cluster) as client:
         client.run(sys.path.append, os.path.dirname(__file__))
         check_engine(client, expected, archive, long, tmp_path)
+        # One that is begun here has a port of its own.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Port")
+            with engines.engine("dask", 1) as ours:
+                assert dict(ours.run(abs, [-1])) == {0: 1}
 
 
 @engine

@@ -369,7 +369,12 @@ def engine(on: Any, jobs: Optional[int] = None) -> Engine:
         distributed = _package("distributed", "dask")
         with _package("dask").config.set(CALM):
             cluster = distributed.LocalCluster(
-                processes=True, threads_per_worker=1, n_workers=workers, dashboard_address=None
+                processes=True,
+                threads_per_worker=1,
+                n_workers=workers,
+                dashboard_address=None,
+                # Without a dashboard there still is a server, which would warn where another cluster has its usual port.
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             )
             client = distributed.Client(cluster)
         return _Dask(client, is_ours=True)
