@@ -50,6 +50,19 @@ impl Progress {
         let (done, runs) = (self.done, self.runs);
         terminal::note(&format!("[{done}/{runs}, {left} left] {what}"));
     }
+
+    /// Says, where it is quiet and has said nothing for a while, how far it is: `under_way` is what is done of runs that are not over.
+    pub fn goes_on(&mut self, under_way: Duration) {
+        if self.spoke.is_none_or(|spoke| spoke.elapsed() < QUIET) {
+            return;
+        }
+        self.spoke = Some(Instant::now());
+        let planned_done = self.planned_done + under_way;
+        let share = planned_done.as_secs_f64() / self.planned.as_secs_f64().max(1e-9);
+        let left = shown(left(self.start.elapsed(), planned_done, self.planned));
+        let (done, runs) = (self.done, self.runs);
+        terminal::note(&format!("[{done}/{runs}, {:.0} %, {left} left]", share.min(1.0) * 100.0));
+    }
 }
 
 /// Returns the time that the rest of the plan takes at the speed so far.

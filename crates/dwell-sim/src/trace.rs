@@ -2,7 +2,8 @@
 //!
 //! Packets have the headers that they would have, with addresses that follow from the number of the flow (10.1.x.y to
 //! 10.2.x.y), and no payload: their original length is that on the link. Segments are numbered in bytes. A compressed
-//! unit is a datagram to port 7733, as between relays. Check sums of TCP are zero.
+//! unit is a datagram to port 7733, as between relays. Check sums of TCP are zero. SYNs
+//! have the 40 bytes that they take on the link, and so no options: a window of 64 KiB or more shows as 65,535.
 
 use std::io::{self, Write};
 
@@ -13,8 +14,8 @@ mod headers;
 
 /// The time stamps are nanoseconds (`if_tsresol`).
 const NANOSECONDS: u8 = 9;
-/// `LINKTYPE_RAW`: packets begin with their IP header.
-const RAW: u16 = 101;
+/// `LINKTYPE_IPV4`: packets begin with their header of IPv4. With `LINKTYPE_RAW` libpcap refuses files of several interfaces.
+const IPV4: u16 = 228;
 
 /// Makes a plan observable at these links, by index.
 pub fn observe(plan: &mut Plan, links: &[usize]) {
@@ -33,7 +34,9 @@ pub struct Pcapng<W> {
     interfaces: Vec<Option<u32>>,
     /// The bytes of data in a segment, by flow.
     data_bytes: Vec<u32>,
-    left: u64,
+    packets_max: u64,
+    written: u64,
+    left_out: u64,
     frame: Vec<u8>,
 }
 
@@ -55,7 +58,15 @@ impl<W: Write> Pcapng<W> {
             _ => 0,
         };
         let data_bytes = plan.flows.iter().map(data_bytes).collect();
-        Ok(Self { out, interfaces, data_bytes, left: packets_max, frame: Vec::new() })
+        Ok(Self {
+            out,
+            interfaces,
+            data_bytes,
+            packets_max,
+            written: 0,
+            left_out: 0,
+            frame: Vec::new(),
+        })
     }
 
     /// Writes a packet, if its link is traced and there is room.
@@ -64,10 +75,11 @@ impl<W: Write> Pcapng<W> {
     /// If it can't be written.
     pub fn packet(&mut self, seen: &Seen) -> io::Result<()> {
         let Some(Some(interface)) = self.interfaces.get(seen.link).copied() else { return Ok(()) };
-        if self.left == 0 {
+        if self.written == self.packets_max {
+            self.left_out += 1;
             return Ok(());
         }
-        self.left -= 1;
+        self.written += 1;
         headers::write(seen, self.data_bytes[seen.flow], &mut self.frame);
         let captured = self.frame.len() as u32;
         let mut body = Vec::with_capacity(20 + self.frame.len() + 3);
@@ -78,6 +90,16 @@ impl<W: Write> Pcapng<W> {
         body.extend(seen.bytes.max(captured).to_le_bytes());
         body.extend_from_slice(&self.frame);
         self.out.write_all(&block(6, &body))
+    }
+
+    /// The packets that are written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The packets of traced links for which there was no room.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Ends the file.
@@ -123,7 +145,7 @@ fn section() -> Vec<u8> {
 }
 
 fn interface(name: &str) -> Vec<u8> {
-    let mut body = RAW.to_le_bytes().to_vec();
+    let mut body = IPV4.to_le_bytes().to_vec();
     body.extend(0u16.to_le_bytes());
     body.extend(0u32.to_le_bytes()); // packets are as long as they are
     let mut option = |code: u16, value: &[u8]| {

@@ -25,6 +25,9 @@ use crate::world::flow::{FlowState, Sending};
 use crate::world::link::{LinkKind, LinkState};
 use crate::world::packets::{NONE, Packet, Packets, UNCOMPRESSED};
 use crate::world::statistics::Statistics;
+
+/// Events between two questions whether a run goes on: a few milliseconds.
+const EVENTS_AT_ONCE: usize = 1 << 15;
 pub(crate) use check::check;
 
 mod actors;
@@ -156,15 +159,20 @@ impl World {
         self.finish()
     }
 
-    /// Runs to the end, unless `goes_on`, called every few milliseconds, returns false.
-    pub fn run_while(mut self, goes_on: impl Fn() -> bool) -> Option<Outcome> {
-        const EVENTS: usize = 1 << 15;
-        while goes_on() {
-            if (0..EVENTS).any(|_| !self.step()) {
+    /// Runs to the end, unless `goes_on`, called every few milliseconds with the share of the simulated time that is over,
+    /// returns false.
+    pub fn run_while(mut self, mut goes_on: impl FnMut(f64) -> bool) -> Option<Outcome> {
+        while goes_on(self.share_over()) {
+            if (0..EVENTS_AT_ONCE).any(|_| !self.step()) {
                 return Some(self.finish());
             }
         }
         None
+    }
+
+    /// The share of the simulated time that is over, 0 to 1.
+    fn share_over(&self) -> f64 {
+        (self.now.ns as f64 / self.end_ns.max(1) as f64).min(1.0)
     }
 
     /// Returns the present time, in nanoseconds since the beginning.

@@ -6,7 +6,11 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 const SCENARIO: &str = r#"
 [about]
@@ -218,10 +222,10 @@ fn a_scenario_can_be_shown_and_run_from_a_file() {
 #[test]
 fn runs_go_on_until_a_precision_is_reached_or_no_more_may_be() {
     let directory = Directory::new("precision");
-    let delays = |arguments: &[&str]| {
+    let delays = |code: i32, arguments: &[&str]| {
         let fixed = ["run", "x.toml", "--json", "--set", "scheme.preset=packet", "--precision"];
         let output = directory.sim(&[&fixed, arguments].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", reported(&output));
         let text = String::from_utf8(output.stdout.clone()).unwrap();
         let values = text.lines().map(|line| {
             let run: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -231,10 +235,10 @@ fn runs_go_on_until_a_precision_is_reached_or_no_more_may_be() {
         (values.collect::<Vec<_>>(), reported(&output))
     };
     // Three runs of each point are within 35 % already.
-    let (wide, said) = delays(&["target.delay_mean_s=0.4"]);
+    let (wide, said) = delays(0, &["target.delay_mean_s=0.4"]);
     assert_eq!(wide.len(), 6, "{said}");
-    let (narrow, said) = delays(&["target.delay_mean_s=0.2"]);
-    assert!(narrow.len() > wide.len() && !said.contains("the most that may be"), "{said}");
+    let (narrow, said) = delays(0, &["target.delay_mean_s=0.2"]);
+    assert!(narrow.len() > wide.len() && !said.contains("not reached"), "{said}");
     for ratio in [0.7, 0.95] {
         let of_point = narrow.iter().filter(|(of, _)| *of == ratio).map(|(_, delay)| *delay);
         let delays: Vec<f64> = of_point.collect();
@@ -244,9 +248,32 @@ fn runs_go_on_until_a_precision_is_reached_or_no_more_may_be() {
         // Student's t is less than this from four runs on, and not less than the normal's 1.96.
         assert!(count >= 4.0 && 1.96 * (variance / count).sqrt() <= 0.2 * mean, "{said}");
     }
-    let (few, said) = delays(&["target.delay_mean_s=0.0001", "--most", "4"]);
+    let (few, said) = delays(1, &["target.delay_mean_s=0.0001", "--most", "4"]);
     assert_eq!(few.len(), 8, "{said}");
-    assert!(said.contains("the most that may be"), "{said}");
+    assert!(said.contains("the most that --most lets it do: not reached"), "{said}");
+}
+
+#[test]
+fn a_trace_says_what_it_leaves_out_and_is_whole_or_not_there() {
+    let directory = Directory::new("whole");
+    let output = directory.sim(&["trace", "x.toml", "--out", "x.pcapng", "--packets", "7"]);
+    let said = reported(&output);
+    assert!(output.status.success() && said.contains("more packets are left out"), "{said}");
+    let before = fs::read(directory.0.join("x.pcapng")).unwrap();
+    // Far longer than anybody waits.
+    let long = ["sim", "trace", "x.toml", "--out", "x.pcapng", "--set", "run.measure=\"900000s\""];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+    command.args(long).current_dir(&directory.0).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while !directory.0.join("x.pcapng.new").exists() {
+        thread::sleep(Duration::from_millis(10));
+        assert!(child.try_wait().unwrap().is_none());
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", reported(&output));
+    assert!(!directory.0.join("x.pcapng.new").exists());
+    assert_eq!(fs::read(directory.0.join("x.pcapng")).unwrap(), before);
 }
 
 #[test]

@@ -104,15 +104,15 @@ impl<'s> Run<'s> {
         Ok(self.record(&world.run()))
     }
 
-    /// Runs it, with these contents of its packets, if it has any; unless `goes_on`, called every few milliseconds,
-    /// returns false.
+    /// Runs it, with these contents of its packets, if it has any; unless `goes_on`, called every few milliseconds with the
+    /// share of it that is done, returns false.
     ///
     /// # Errors
     /// If the plan is impossible.
     pub fn run_while(
         &self,
         contents: Option<Box<dyn Contents>>,
-        goes_on: impl Fn() -> bool,
+        goes_on: impl FnMut(f64) -> bool,
     ) -> Result<Option<RunRecord>, PlanError> {
         let mut world = World::new(&self.task.point.plan, self.task.seed)?;
         if let Some(contents) = contents {

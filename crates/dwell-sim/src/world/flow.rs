@@ -10,7 +10,7 @@ use crate::moment::{Clock, Moment, Span, Transmissions};
 use crate::ns2::Stream;
 use crate::plan::{Plan, PlanError, Queue, RandomSource, TcpStart, Traffic};
 use crate::source::Source;
-use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
+use crate::tcp::{Ack, Flavour, Receiver, Sender, TcpConfig, TcpConfigError};
 use crate::world::packets::{NONE, Packet, UNCOMPRESSED};
 use crate::world::propagation::Propagation;
 use crate::world::{Sighting, World, stream};
@@ -69,6 +69,8 @@ impl OwnLink {
 #[derive(Debug)]
 pub(crate) struct Connection {
     segment_bytes: u32,
+    /// The bytes that the first packet has less, if it is the SYN and counts as what it is.
+    first_lacks_bytes: u32,
     /// The instant at which it begins; none once it has begun.
     pub(crate) starts: Option<Moment>,
     sender: Sender,
@@ -226,6 +228,12 @@ impl Connection {
             sender: Sender::new(&config)?,
             receiver: Receiver::new(&config)?,
             segment_bytes: config.segment_bytes,
+            first_lacks_bytes: match config.flavour {
+                // Scripts for ns-2 multiply packets by one size.
+                Flavour::Sack1 => 0,
+                _ if config.syn => config.segment_bytes - config.header_bytes,
+                _ => 0,
+            },
             starts: Some(starts),
             acknowledged: 0,
             began_ns: None,
@@ -388,8 +396,10 @@ impl World {
         if let Sending::Tcp(connection) = &mut flow.sending {
             let more = ack.cumulative.saturating_sub(connection.acknowledged);
             if more > 0 {
+                let is_first = connection.acknowledged == 0;
+                let lacks = if is_first { u64::from(connection.first_lacks_bytes) } else { 0 };
+                let bytes = more * u64::from(connection.segment_bytes) - lacks;
                 connection.acknowledged = ack.cumulative;
-                let bytes = connection.segment_bytes;
                 self.statistics.acknowledged((n, flow.group), now_ns, more, bytes);
             }
             let before = connection.sender.window();

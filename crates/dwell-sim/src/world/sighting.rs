@@ -1,9 +1,9 @@
 //! What can be seen of a simulation while it runs: packets on links, and windows.
 
 use crate::tcp::Ack;
-use crate::world::World;
 use crate::world::flow::Sending;
 use crate::world::packets::Packet;
+use crate::world::{EVENTS_AT_ONCE, World};
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,12 +63,31 @@ impl World {
     /// ([`Medium::is_observed`](crate::plan::Medium::is_observed)).
     pub fn run_observed(mut self, mut see: impl FnMut(&Sighting)) -> crate::Outcome {
         self.sightings = Some(Vec::new());
-        while self.step() {
-            if let Some(sightings) = &mut self.sightings {
-                sightings.drain(..).for_each(|sighting| see(&sighting));
+        while self.step_observed(&mut see) {}
+        self.finish()
+    }
+
+    /// As [`Self::run_observed`], unless `goes_on`, called as by [`Self::run_while`], returns false.
+    pub fn run_observed_while(
+        mut self,
+        mut goes_on: impl FnMut(f64) -> bool,
+        mut see: impl FnMut(&Sighting),
+    ) -> Option<crate::Outcome> {
+        self.sightings = Some(Vec::new());
+        while goes_on(self.share_over()) {
+            if (0..EVENTS_AT_ONCE).any(|_| !self.step_observed(&mut see)) {
+                return Some(self.finish());
             }
         }
-        self.finish()
+        None
+    }
+
+    fn step_observed(&mut self, see: &mut impl FnMut(&Sighting)) -> bool {
+        let goes_on = self.step();
+        if let Some(sightings) = &mut self.sightings {
+            sightings.drain(..).for_each(|sighting| see(&sighting));
+        }
+        goes_on
     }
 
     /// Shows a packet that begins its transmission, if somebody looks.

@@ -148,23 +148,23 @@ impl Statistics {
         }
     }
 
-    /// Counts `packets` more at a connection's receiver, by the time at which the sender learns of
-    /// it.
+    /// Counts `packets` more with their `bytes` on the wire at a connection's receiver, by the time at which the sender
+    /// learns of it.
     pub(crate) fn acknowledged(
         &mut self,
         (flow, group): (usize, usize),
         now_ns: u64,
         packets: u64,
-        packet_bytes: u32,
+        bytes: u64,
     ) {
         if self.in_window(now_ns) {
             self.acknowledged[flow] += packets;
             let group = &mut self.groups[group];
             group.acknowledged += packets;
-            group.acknowledged_bytes += packets * u64::from(packet_bytes);
+            group.acknowledged_bytes += bytes;
         }
         if let Some(bin) = self.bin(group, now_ns) {
-            bin.acknowledged_bytes += packets * u64::from(packet_bytes);
+            bin.acknowledged_bytes += bytes;
         }
     }
 

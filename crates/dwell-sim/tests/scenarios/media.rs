@@ -126,6 +126,14 @@ fn transfers_end_and_their_times_are_known() {
     assert!(metrics["f.completion_p99_s"] >= metrics["f.completion_p50_s"]);
 }
 
+/// A SYN of 40 bytes and a packet with the 1,000: all that is acknowledged is what was delivered, by its bytes on the wire.
+#[test]
+fn the_throughput_of_short_transfers_is_that_of_their_bytes() {
+    let metrics = run("", &tcp("newreno", "bytes = 1000\ncount = 300\nstart_until = \"11s\""));
+    let [acknowledged, delivered] = ["f.throughput_bps", "f.goodput_bps"].map(|name| metrics[name]);
+    assert!((acknowledged / delivered - 1.0).abs() < 0.02, "{acknowledged} {delivered}");
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let refused = |link: &str, flow: &str, why: &str| {

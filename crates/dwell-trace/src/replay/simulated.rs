@@ -19,7 +19,7 @@ use super::compress::Compress;
 use super::lane::Arriving;
 
 pub use captured::contents;
-pub use scenario::{Beside, Refused, parse, run};
+pub use scenario::{Beside, Refused, parse, run, run_while};
 
 /// The packets of a capture in order of time, as a flow of a simulation sends them.
 #[derive(Clone, Debug, Default)]

@@ -27,5 +27,6 @@ pub(super) fn replace_with(
             file.into_inner().map_err(io::IntoInnerError::into_error)
         })
         .and_then(|_| fs::rename(&new, path))
+        .inspect_err(|_| drop(fs::remove_file(&new)))
         .with_context(|| format!("{} can't be written", path.display()))
 }

@@ -84,7 +84,9 @@ fn each(capture: Capture<&[u8]>, mut take: impl FnMut(u64, Input<'_>)) -> Result
         }
     }
     match merge.faults().first() {
-        Some((_, Fault::Broken(trouble))) => Err(format!("the capture is damaged: {trouble}")),
+        Some((_, Fault::Broken(trouble))) => Err(format!(
+            "the capture is damaged: {trouble}. A scenario takes whole captures only; `dwell trace replay` takes what is before it"
+        )),
         Some((_, Fault::Closed(why))) => Err(why.clone()),
         None => Ok(()),
     }

@@ -57,7 +57,14 @@ pub fn parse(
 /// Does one run; none if it was to stop. One that fails, by a bug of ours even, must not take others with it, nor the
 /// interpreter.
 pub fn run(run: &Run<'_>, stop: &AtomicBool) -> Option<Result<RunRecord, String>> {
-    let goes_on = || !stop.load(Ordering::Relaxed);
+    run_while(run, |_| !stop.load(Ordering::Relaxed))
+}
+
+/// As [`run()`], unless `goes_on`, called every few milliseconds with the share of it that is done, returns false.
+pub fn run_while(
+    run: &Run<'_>,
+    goes_on: impl FnMut(f64) -> bool,
+) -> Option<Result<RunRecord, String>> {
     let run = || {
         let contents = contents(&run.task.point.plan)?;
         let contents = contents.map(|it| Box::new(it) as Box<dyn Contents>);

@@ -64,6 +64,16 @@ impl Journal {
         Ok(())
     }
 
+    /// Leaves no file behind that has no run in it, nor a directory that was made for it.
+    pub(super) fn discard_empty(self) {
+        let Some((path, file)) = self.file else { return };
+        if file.metadata().is_ok_and(|about| about.len() == 0) && fs::remove_file(&path).is_ok() {
+            // A directory with anything else in it stays.
+            let directory = path.parent().filter(|_| path.ends_with(RESULTS));
+            drop(directory.map(fs::remove_dir));
+        }
+    }
+
     /// Puts the runs in the order of the tasks, whatever order they were run in.
     pub(super) fn sort(self, store: &Store, tasks: &[Task<'_>], code: &str) -> anyhow::Result<()> {
         match self.file {

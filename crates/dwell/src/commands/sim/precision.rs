@@ -69,13 +69,21 @@ impl Precision {
                 "no run has a value for {name}: nothing of the kind happened"
             ));
         }
-        let found =
-            format!("{name}: within {:.1} % with {runs_least} runs of each point", worst * 100.0);
+        let found = match (worst.is_finite(), runs_least) {
+            (true, _) => {
+                format!(
+                    "{name}: within {:.1} % with {runs_least} runs of each point",
+                    worst * 100.0
+                )
+            }
+            (false, 1) => format!("{name}: one run of a point has no interval"),
+            (false, _) => format!("{name}: its mean is zero, of which no interval is a share"),
+        };
         if worst <= self.share && runs_least >= FEWEST {
             return Reached::Enough(found);
         }
         if runs_least >= most {
-            return Reached::Most(format!("{found}, the most that may be"));
+            return Reached::Most(format!("{found}, the most that --most lets it do: not reached"));
         }
         // Intervals shrink with the square root; of few runs they say little, so that there is no long leap.
         let wanted = f64::from(runs_least) * (worst / self.share).powi(2) * 1.05;

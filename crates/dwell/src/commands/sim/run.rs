@@ -12,6 +12,7 @@ use super::precision::{Precision, Reached};
 use super::runner::{self, Ended, jobs_default};
 use super::{input, output};
 use crate::commands::engine::Engine;
+use crate::commands::interrupt::INTERRUPTED;
 use crate::commands::whole_file::replace;
 use dwell_cli::terminal;
 
@@ -32,7 +33,8 @@ interruption, give the same command again.
 
 Exit codes:
   0    all runs are done
-  1    the scenario is wrong, or runs failed, or none has a value for the metric of --precision
+  1    the scenario is wrong, or runs failed, or --precision is not reached: no run has a value for its metric, or
+       --most runs are too few
   2    the command line is wrong: also if no run can have that metric
   130  it was interrupted; what is finished is kept";
 
@@ -98,7 +100,7 @@ impl Run {
         };
         let jobs = self.jobs.map_or_else(jobs_default, usize::from);
         let mut ended;
-        let mut is_without_value = false;
+        let mut is_missed = false;
         loop {
             let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
             ended = runner::run(&tasks, jobs, &code, &mut store, &mut journal)?;
@@ -108,12 +110,12 @@ impl Run {
             let is_broken_off = ended.failed > 0 || ended.is_interrupted;
             let replications = match reached {
                 Reached::Nothing(_) if is_broken_off => break,
-                Reached::Nothing(text) => {
+                Reached::Nothing(text) | Reached::Most(text) => {
                     terminal::complain("dwell", &text);
-                    is_without_value = true;
+                    is_missed = true;
                     break;
                 }
-                Reached::Enough(text) | Reached::Most(text) => {
+                Reached::Enough(text) => {
                     terminal::note(&text);
                     break;
                 }
@@ -127,12 +129,17 @@ impl Run {
             }
             scenario = input::scenario(&self.scenario, &self.options(Some(replications)))?;
         }
+        if ended.is_interrupted && store.is_empty() {
+            journal.discard_empty();
+            terminal::note("interrupted before a run was done: nothing was written");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
         let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
         journal.sort(&store, &tasks, &code)?;
         let evaluation = Evaluation::new(&scenario, &store, &code);
         self.show(&scenario, &[evaluation], &code)?;
         let code = exit_code(ended);
-        Ok(if is_without_value { ExitCode::FAILURE } else { code })
+        Ok(if is_missed { ExitCode::FAILURE } else { code })
     }
 
     fn options(&self, replications: Option<u32>) -> Options {
@@ -169,6 +176,14 @@ impl Run {
         evaluations: &[Evaluation<'_>; 1],
         code: &str,
     ) -> anyhow::Result<()> {
+        for name in without_values(scenario, &evaluations[0]) {
+            terminal::note(&format!(
+                "the series {name} has no values at some points: links without a port or a managed queue keep it with observe = true"
+            ));
+        }
+        if self.ends_in("csv").is_some() && !scenario.series.is_empty() {
+            terminal::note("series are written to a directory only: --out without .csv");
+        }
         if let Some(directory) = self.directory() {
             output::write(directory, evaluations, code)?;
             terminal::note(&format!("wrote report and figures to {}", directory.display()));
@@ -191,6 +206,15 @@ impl Run {
         terminal::print(&text)?;
         Ok(())
     }
+}
+
+/// The series that are wanted, and that runs of a point lack.
+fn without_values<'s>(scenario: &'s Scenario, evaluation: &Evaluation<'_>) -> Vec<&'s str> {
+    let lacks = |name: &&String| {
+        let mut runs = evaluation.runs.iter().flatten();
+        runs.any(|run| run.series.get(*name).is_none_or(Vec::is_empty))
+    };
+    scenario.series.iter().filter(lacks).map(String::as_str).collect()
 }
 
 /// Returns the exit code after these runs.

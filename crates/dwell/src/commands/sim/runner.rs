@@ -3,8 +3,8 @@
 //! Which thread runs what and when makes no difference to any result.
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -51,7 +51,14 @@ pub(super) fn run(
     let total: f64 = open.iter().map(|run| run.task.effort()).sum();
     let mut progress = Progress::quiet(open.len(), Duration::from_secs_f64(total));
     let mut ended = Ended::default();
-    in_parallel(&open, jobs, &stop, |run, result| {
+    in_parallel(&open, jobs, &stop, |news| {
+        let (run, result) = match news {
+            News::UnderWay(effort) => {
+                progress.goes_on(Duration::from_secs_f64(effort));
+                return Ok(());
+            }
+            News::Over(run, result) => (run, result),
+        };
         match result {
             Ok(record) => {
                 journal.append(&record)?;
@@ -71,23 +78,41 @@ pub(super) fn run(
 
 type Result = std::result::Result<RunRecord, String>;
 
-/// Gives each result to `take`, in this thread, as it comes.
+/// What is heard of runs.
+enum News<'a> {
+    /// A run is over.
+    Over(&'a Run<'a>, Result),
+    /// None was, for a while; of those that are not over, so much is done, as their efforts count it.
+    UnderWay(f64),
+}
+
+/// How long nothing happens before it is told how far it is.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Gives each result to `take`, in this thread, as it comes, and how far it is while none does.
 fn in_parallel(
     runs: &[Run<'_>],
     jobs: usize,
     stop: &AtomicBool,
-    mut take: impl FnMut(&Run<'_>, Result) -> anyhow::Result<()>,
+    mut take: impl FnMut(News<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let next = AtomicUsize::new(0);
+    // What is done of each run, in thousandths; nothing of those that are over.
+    let done: Vec<AtomicU32> = runs.iter().map(|_| AtomicU32::new(0)).collect();
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, runs.len().max(1)) {
-            let (sender, next) = (sender.clone(), &next);
+            let (sender, next, done) = (sender.clone(), &next, &done);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = runs.get(at) else { break };
-                    let Some(result) = simulated::run(run, stop) else { break };
+                    let goes_on = |share: f64| {
+                        done[at].store((share * 1e3) as u32, Ordering::Relaxed);
+                        !stop.load(Ordering::Relaxed)
+                    };
+                    let Some(result) = simulated::run_while(run, goes_on) else { break };
+                    done[at].store(0, Ordering::Relaxed);
                     // Nobody listens any more only if the other side has failed.
                     if sender.send((at, result)).is_err() {
                         break;
@@ -96,14 +121,22 @@ fn in_parallel(
             });
         }
         drop(sender);
-        for (at, result) in &receiver {
-            let taken = take(&runs[at], result);
+        loop {
+            let taken = match receiver.recv_timeout(PAUSE) {
+                Ok((at, result)) => take(News::Over(&runs[at], result)),
+                Err(RecvTimeoutError::Timeout) => {
+                    let of = |(run, done): (&Run<'_>, &AtomicU32)| {
+                        run.task.effort() * f64::from(done.load(Ordering::Relaxed)) / 1e3
+                    };
+                    take(News::UnderWay(runs.iter().zip(&done).map(of).sum()))
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
             if taken.is_err() {
                 stop.store(true, Ordering::Relaxed);
                 return taken;
             }
         }
-        Ok(())
     })
 }
 
