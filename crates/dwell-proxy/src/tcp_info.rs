@@ -16,8 +16,10 @@ mod at {
     pub(super) const UNACKED: usize = 24;
     pub(super) const RTT_US: usize = 68;
     pub(super) const SND_CWND: usize = 80;
+    pub(super) const SEGS_IN: usize = 140;
     pub(super) const NOTSENT_BYTES: usize = 144;
     pub(super) const MIN_RTT_US: usize = 148;
+    pub(super) const DATA_SEGS_IN: usize = 152;
     pub(super) const DELIVERY_RATE: usize = 160;
 }
 
@@ -66,6 +68,9 @@ fn report(info: &[u8; LEN]) -> LinkReport {
         window_rate: if rtt_us > 0 { window_bytes * 1e6 / rtt_us as f64 } else { 0.0 },
         path_rate: 0.0,
         train_rate: 0.0,
+        train_least: 0.0,
+        // Both wrap around, and what is between them does.
+        confirmations: number(at::SEGS_IN).wrapping_sub(number(at::DATA_SEGS_IN)) & 0xffff_ffff,
         round_trip_ns: min_rtt_us * 1000,
         queue_ns: rtt_us.saturating_sub(min_rtt_us) * 1000,
         pending_bytes: number(at::NOTSENT_BYTES) + number(at::UNACKED) * mss,
@@ -113,6 +118,8 @@ mod tests {
         set(at::RTT_US, 20_000);
         set(at::MIN_RTT_US, 18_500);
         set(at::UNACKED, 2);
+        set(at::SEGS_IN, 9);
+        set(at::DATA_SEGS_IN, 4);
         set(at::NOTSENT_BYTES, 104);
         info[at::DELIVERY_RATE..].copy_from_slice(&625_000u64.to_ne_bytes());
         info[at::APP_LIMITED] = APP_LIMITED_BIT;
@@ -122,6 +129,8 @@ mod tests {
             window_rate: 724e3,
             path_rate: 0.0,
             train_rate: 0.0,
+            train_least: 0.0,
+            confirmations: 5,
             round_trip_ns: 18_500_000,
             queue_ns: 1_500_000,
             pending_bytes: 3000,

@@ -18,6 +18,9 @@
 /// // And one that was sent at once, how long the link took for it.
 /// let train = LinkReport { train_rate: 500_000.0, ..short };
 /// assert_eq!(train.rate(), Some(500_000.0));
+/// // If none of them had to wait, a window in each round trip is less than the link carries.
+/// let fast = LinkReport { train_least: 5e7, ..short };
+/// assert_eq!(fast.rate(), Some(5e7));
 /// // A long one shows what it carries.
 /// let long = LinkReport { delivered_rate: 600_000.0, is_least: false, ..known };
 /// assert_eq!(long.rate(), Some(600_000.0));
@@ -34,6 +37,11 @@ pub struct LinkReport {
     pub path_rate: f64,
     /// The rate at which the link took what was sent to it at once, in bytes a second ([`Trains`](super::Trains)).
     pub train_rate: f64,
+    /// The least that the link carries if what was sent to it at once never made it wait, in bytes a second
+    /// ([`Trains`](super::Trains)).
+    pub train_least: f64,
+    /// How often the other end has confirmed something without sending anything itself, since the connection was made.
+    pub confirmations: u64,
     /// The shortest round trip, in nanoseconds.
     pub round_trip_ns: u64,
     /// How much longer than that a round trip was lately, smoothed, in nanoseconds.
@@ -46,7 +54,8 @@ impl LinkReport {
     /// Returns the rate of the link for what comes next, in bytes a second, if anything is known of it.
     ///
     /// As long as only short messages were sent, nobody knows more than the least that the link
-    /// carries; then it is taken to carry what the window allows, but not more than others have found. How long
+    /// carries; then it is taken to carry what the window allows, or what messages that it let pass at once show to be
+    /// less than it can, but not more than others have found. How long
     /// messages of some packets took counts for more than the least: that may be a single packet's which a
     /// shaper had let pass at once.
     pub fn rate(&self) -> Option<f64> {
@@ -55,7 +64,8 @@ impl LinkReport {
         if delivered.is_some() && !self.is_least {
             return delivered;
         }
-        let others = [self.window_rate, self.path_rate].into_iter().filter(|&rate| known(rate));
+        let window = self.window_rate.max(self.train_least);
+        let others = [window, self.path_rate].into_iter().filter(|&rate| known(rate));
         let most = others.reduce(f64::min);
         let guess = match (delivered, most) {
             (Some(least), Some(most)) => Some(least.max(most)),

@@ -9,19 +9,24 @@ use super::LinkReport;
 const TRAIN_BYTES_MIN: u64 = 4 << 10;
 /// With less than this to wait, nothing is to be won, and it is the machines' doing rather than the link's, in
 /// nanoseconds.
-const QUEUE_NS_MIN: u64 = 500_000;
-/// The bytes of a message for each confirmation by the other end, two packets, of which each is a measurement of the round
-/// trip.
-const CONFIRMED_BYTES: u64 = 2 * 1_448;
-/// The part that each of these measurements is of the smoothed round trip (RFC 6298, section 2.3).
+const QUEUE_NS_MIN: f64 = 300_000.0;
+/// What is shorter can't be distinguished from nothing, in nanoseconds: interrupts, and a clock of microseconds.
+const NOISE_NS: f64 = 20_000.0;
+/// The part that each confirmation's measurement is of the smoothed round trip (RFC 6298, section 2.3).
 const SMOOTHING: f64 = 1.0 / 8.0;
-/// With fewer, what the average has changed by would count many times, and it changes by chance, too.
+/// If nobody counts them: the bytes of a message for each confirmation by the other end, two packets.
+const CONFIRMED_BYTES: u64 = 2 * 1_448;
+/// With fewer, what the average has risen by would count many times, and it rises by chance, too.
 const CONFIRMATIONS_MIN: u64 = 3;
 /// More of them leave nothing of what was before.
 const CONFIRMATIONS_MAX: u64 = 64;
-/// So many messages count, and of them the one that was carried fastest: in the time of others may be some of
-/// the other end's.
+/// So many messages count.
 const TRAINS: usize = 4;
+/// So many of them have to find the link fast before those that found it slow are not believed: a shaper lets one pass
+/// at once now and then.
+const FAST_MIN: usize = 2;
+/// Messages that are not given at once, but further apart than this, may each have gone before the next came, in nanoseconds.
+const AT_ONCE_NS: u64 = 1_000_000;
 /// What they have shown is forgotten after this time without another one, in nanoseconds. What is known makes messages
 /// short, and short ones show nothing: a link that has become faster would never be seen to be.
 const FORGOTTEN_NS: u64 = 10_000_000_000;
@@ -31,18 +36,23 @@ const FORGOTTEN_NS: u64 = 10_000_000_000;
 /// A message whose packets are sent at once arrives no faster than the link carries it, and the last of its packets
 /// waits for all before it. So its length by how much longer the round trip was than without it says
 /// what the link carries, or less if something else made it wait. Where the transport never is full, and only says what it
-/// carried at least, nothing else shows that a link is slow.
+/// carried at least, nothing else shows that a link is slow. If the round trip was no longer, that is no rate, but the least
+/// that the link carries: both are kept apart, as a window in each round trip may be far less than that.
 ///
 /// The transport has an average of round trips: what that was before is taken off. Those of a handshake are as long as the
-/// other end computes, and would pass for a slow link long after it.
+/// other end computes, and would pass for a slow link long after it. How much of them is left depends on how often the
+/// other end has confirmed something: once for all where packets are joined on their way, else once for two of them.
 ///
 /// ```
 /// use dwell_base::Instant;
 /// use dwell_policy::rate::{LinkReport, Trains};
 ///
 /// let mut trains = Trains::default();
-/// trains.wrote(10_000);
 /// let mut report = LinkReport { is_least: true, queue_ns: 16_000_000, ..LinkReport::default() };
+/// trains.reported(Instant::ZERO, &mut report);
+/// // All of it is confirmed once, 16 ms later than the earliest that there can be.
+/// trains.wrote(10_000);
+/// report.confirmations += 1;
 /// trains.reported(Instant::ZERO, &mut report);
 /// assert_eq!(report.train_rate, 625_000.0);
 /// ```
@@ -50,19 +60,41 @@ const FORGOTTEN_NS: u64 = 10_000_000_000;
 pub struct Trains {
     /// Bytes since the transport had nothing to send.
     written: u64,
-    /// The latest, infinite where nothing had to wait.
-    rates: [f64; TRAINS],
+    latest: [Option<Train>; TRAINS],
     count: usize,
     /// The time of the latest.
     at: Instant,
+    /// The time from which bytes are counted, and true if some of them came later.
+    begun_at: Instant,
+    is_mixed: bool,
     /// How much longer a round trip was than the shortest when the transport had nothing to send the last time, in
     /// nanoseconds.
     before_ns: Option<u64>,
+    /// The confirmations until then.
+    confirmations: u64,
+}
+
+/// What a message has shown, in bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Train {
+    /// It had to wait, and the link carried it at this rate.
+    Slow(f64),
+    /// It had not, and the link carries at least this.
+    Fast(f64),
 }
 
 impl Default for Trains {
     fn default() -> Self {
-        Self { written: 0, rates: [0.0; TRAINS], count: 0, at: Instant::ZERO, before_ns: None }
+        Self {
+            written: 0,
+            latest: [None; TRAINS],
+            count: 0,
+            at: Instant::ZERO,
+            begun_at: Instant::ZERO,
+            is_mixed: false,
+            before_ns: None,
+            confirmations: 0,
+        }
     }
 }
 
@@ -76,117 +108,80 @@ impl Trains {
     pub fn reported(&mut self, now: Instant, report: &mut LinkReport) {
         // What a long message has shown is no guess, and all before it is of the past.
         if !report.is_least || now.since_ns(self.at) >= FORGOTTEN_NS {
-            self.rates = [0.0; TRAINS];
+            self.latest = [None; TRAINS];
         }
         if report.pending_bytes == 0 {
             let len = std::mem::take(&mut self.written);
-            let before_ns = self.before_ns.replace(report.queue_ns).unwrap_or(report.queue_ns);
-            if len >= TRAIN_BYTES_MIN && report.is_least {
-                self.at = now;
-                let queue_ns = own_queue_ns(len, before_ns, report.queue_ns);
-                let is_slow = queue_ns >= QUEUE_NS_MIN as f64;
-                let rate = len as f64 * 1e9 / queue_ns;
-                self.rates[self.count % TRAINS] = if is_slow { rate } else { f64::INFINITY };
-                self.count += 1;
+            let before_ns = self.before_ns.replace(report.queue_ns);
+            let before = std::mem::replace(&mut self.confirmations, report.confirmations);
+            let confirmations = report.confirmations.saturating_sub(before);
+            let is_train = len >= TRAIN_BYTES_MIN && report.is_least;
+            if let Some(before_ns) = before_ns.filter(|_| is_train) {
+                let count =
+                    if report.confirmations == 0 { len / CONFIRMED_BYTES } else { confirmations };
+                self.learn(now, Train::of(len, own_queue_ns(count, before_ns, report.queue_ns)));
             }
+            (self.begun_at, self.is_mixed) = (now, false);
+        } else {
+            self.is_mixed |= now.since_ns(self.begun_at) > AT_ONCE_NS;
         }
-        let most = self.rates.iter().copied().fold(0.0, f64::max);
-        report.train_rate = if most.is_finite() { most } else { 0.0 };
+        (report.train_rate, report.train_least) =
+            (self.slow_rate().unwrap_or(0.0), self.least_rate());
+    }
+
+    fn learn(&mut self, now: Instant, train: Train) {
+        // Several short ones that had not to wait are no long one.
+        if self.is_mixed && matches!(train, Train::Fast(_)) {
+            return;
+        }
+        self.latest[self.count % TRAINS] = Some(train);
+        self.count += 1;
+        self.at = now;
+    }
+
+    /// The rate of a link that makes messages wait: of the one that was carried fastest, as in the time of others may be some
+    /// of the other end's.
+    fn slow_rate(&self) -> Option<f64> {
+        let all = || self.latest.iter().flatten();
+        if all().filter(|train| matches!(train, Train::Fast(_))).count() >= FAST_MIN {
+            return None;
+        }
+        let slow = |train: &Train| if let Train::Slow(rate) = train { Some(*rate) } else { None };
+        all().filter_map(slow).reduce(f64::max)
+    }
+
+    /// The least that a link carries which has made none of the latest wait, by the one that shows least; zero if that is
+    /// not known.
+    fn least_rate(&self) -> f64 {
+        let fast = |train: &Option<Train>| match train {
+            Some(Train::Fast(rate)) => *rate,
+            _ => 0.0,
+        };
+        self.latest.iter().map(fast).fold(f64::INFINITY, f64::min)
     }
 }
 
-/// How much longer round trips were in a message of this length, if their average was so much longer before it and after it.
-fn own_queue_ns(len: u64, before_ns: u64, after_ns: u64) -> f64 {
-    let confirmations = len / CONFIRMED_BYTES;
-    let confirmations = confirmations.clamp(CONFIRMATIONS_MIN, CONFIRMATIONS_MAX) as i32;
-    let left = (1.0 - SMOOTHING).powi(confirmations);
-    (after_ns as f64 - left * before_ns as f64) / (1.0 - left)
+impl Train {
+    /// Of a message of this length whose confirmations were so much later than the earliest.
+    fn of(len: u64, queue_ns: f64) -> Self {
+        let rate = len as f64 * 1e9 / queue_ns.max(NOISE_NS);
+        if queue_ns >= QUEUE_NS_MIN { Self::Slow(rate) } else { Self::Fast(rate) }
+    }
+}
+
+/// How much later the last of so many confirmations of a message was than the earliest that there can be, if their average
+/// was so much later before it and after it: each waits for the part of the message before it.
+fn own_queue_ns(confirmations: u64, before_ns: u64, after_ns: u64) -> f64 {
+    // What they may have risen by in one late confirmation is not the message's; what they fall by it has not had.
+    let least = if after_ns > before_ns { CONFIRMATIONS_MIN } else { 1 };
+    let count = confirmations.clamp(least, CONFIRMATIONS_MAX);
+    let average = |average: f64, at: u64| {
+        let part = at as f64 / count as f64;
+        average + SMOOTHING * (part - average)
+    };
+    let left = (1.0 - SMOOTHING).powi(count as i32);
+    (after_ns as f64 - left * before_ns as f64) / (1..=count).fold(0.0, average)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// After a message in which round trips were so much longer.
-    fn after(trains: &mut Trains, len: usize, queue_ns: u64, pending_bytes: u64) -> f64 {
-        let before_ns = trains.before_ns.unwrap_or(queue_ns) as f64;
-        let confirmations = (trains.written + len as u64) / CONFIRMED_BYTES;
-        let step = |average: f64, _| average + (queue_ns as f64 - average) * SMOOTHING;
-        let queue_ns = (0..confirmations).fold(before_ns, step).round() as u64;
-        let rate = at(trains, 0, len, LinkReport { queue_ns, pending_bytes, ..least() });
-        (rate / 10.0).round() * 10.0
-    }
-
-    #[test]
-    fn round_trips_of_before_are_not_those_of_a_message() {
-        let mut trains = Trains::default();
-        // A handshake's, and small messages'.
-        let mut queue_ns = 5_000_000;
-        for len in [1_000, 300, 300] {
-            assert_eq!(at(&mut trains, 0, len, LinkReport { queue_ns, ..least() }), 0.0);
-            queue_ns = queue_ns * 7 / 8;
-        }
-        for _ in 0..20 {
-            assert_eq!(after(&mut trains, 10_000, 100_000, 0), 0.0, "{trains:?}");
-        }
-        // Of a link that is slow the first message shows as much as later ones do.
-        let mut trains = Trains { before_ns: Some(0), ..Trains::default() };
-        assert_eq!(after(&mut trains, 10_000, 10_000_000, 0), 1e6);
-    }
-
-    fn least() -> LinkReport {
-        LinkReport { is_least: true, ..LinkReport::default() }
-    }
-
-    fn at(trains: &mut Trains, ns: u64, len: usize, mut report: LinkReport) -> f64 {
-        trains.wrote(len);
-        trains.reported(Instant::from_ns(ns), &mut report);
-        report.train_rate
-    }
-
-    #[test]
-    fn a_link_that_has_become_faster_is_seen_again() {
-        let mut trains = Trains::default();
-        assert_eq!(after(&mut trains, 10_000, 10_000_000, 0), 1e6);
-        // Compressed, they are too short to show anything.
-        let later = LinkReport { queue_ns: 1_000_000, ..least() };
-        let short = |trains: &mut _, ns| at(trains, ns, 2_000, later);
-        assert_eq!(short(&mut trains, FORGOTTEN_NS - 1), 1e6);
-        assert_eq!(short(&mut trains, FORGOTTEN_NS), 0.0);
-        assert_eq!(at(&mut trains, FORGOTTEN_NS + 1, 10_000, later), 1e7);
-        // A long message shows what the link carries.
-        let long = LinkReport { delivered_rate: 1e8, is_least: false, ..later };
-        assert_eq!(at(&mut trains, FORGOTTEN_NS + 2, 500_000, long), 0.0);
-        assert_eq!(short(&mut trains, FORGOTTEN_NS + 3), 0.0);
-    }
-
-    #[test]
-    fn the_fastest_of_the_latest_counts() {
-        let mut trains = Trains::default();
-        assert_eq!(after(&mut trains, 10_000, 10_000_000, 0), 1e6);
-        for _ in 0..3 {
-            assert_eq!(after(&mut trains, 10_000, 20_000_000, 0), 1e6);
-        }
-        assert_eq!(after(&mut trains, 10_000, 20_000_000, 0), 5e5, "the first is forgotten");
-        assert_eq!(after(&mut trains, 10_000, 5_000_000, 0), 2e6);
-    }
-
-    #[test]
-    fn short_messages_say_nothing_and_unfinished_ones_later() {
-        let mut trains = Trains::default();
-        assert_eq!(after(&mut trains, 2_000, 50_000_000, 0), 0.0);
-        assert_eq!(after(&mut trains, 5_000, 50_000_000, 1), 0.0);
-        assert_eq!(after(&mut trains, 5_000, 10_000_000, 0), 1e6);
-    }
-
-    #[test]
-    fn a_link_that_makes_nobody_wait_is_as_fast_as_it_says() {
-        let mut trains = Trains::default();
-        assert_eq!(after(&mut trains, 10_000, 10_000_000, 0), 1e6);
-        assert_eq!(after(&mut trains, 10_000, 400_000, 0), 0.0);
-        for _ in 0..3 {
-            assert_eq!(after(&mut trains, 10_000, 10_000_000, 0), 0.0);
-        }
-        assert_eq!(after(&mut trains, 10_000, 10_000_000, 0), 1e6);
-    }
-}
+mod tests;

@@ -463,3 +463,18 @@ fn what_refers_to_earlier_blocks_has_them_kept_first() {
     assert_eq!(stale(&mut hull), Some(1));
     assert!(hull.estimates.all()[1].choice.refers);
 }
+
+/// A block alone has to be restored before anybody has it; of several the other end restores one while the next comes.
+#[test]
+fn a_block_alone_has_to_be_restored_too() {
+    // 10 kB, 100 us for the link: compressed in 60 us to four tenths, that is 100; restoring takes 18 more.
+    let lets = |cost_ns, more| {
+        let offer = Offer { len: 10_000, history_len: 0, is_full: false, more };
+        planned(&[(cost_ns, 0.6)], 0.0, &[1.0]).lets_raw_go(Instant::ZERO, offer, &link_of(1e8, 0))
+    };
+    assert!(!lets(5.9, true) && lets(6.1, true));
+    assert!(!lets(4.6, false) && lets(4.7, false) && lets(5.9, false));
+    // Heavy ones are restored no slower than fast ones.
+    assert_eq!(restoring_ns(1e6, 10_000), 20_000.0);
+    assert_eq!(restoring_ns(30_000.0, 10_000), 9_000.0);
+}
