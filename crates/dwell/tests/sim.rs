@@ -274,6 +274,9 @@ fn a_trace_says_what_it_leaves_out_and_is_whole_or_not_there() {
     assert_eq!(output.status.code(), Some(130), "{}", reported(&output));
     assert!(!directory.0.join("x.pcapng.new").exists());
     assert_eq!(fs::read(directory.0.join("x.pcapng")).unwrap(), before);
+    // A pipe is written to, and not replaced by a file.
+    let output = directory.sim(&["trace", "x.toml", "--out", "/dev/stdout", "--packets", "7"]);
+    assert_eq!(output.stdout, before, "{}", reported(&output));
 }
 
 #[test]

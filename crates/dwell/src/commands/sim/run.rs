@@ -178,7 +178,7 @@ impl Run {
     ) -> anyhow::Result<()> {
         for name in without_values(scenario, &evaluations[0]) {
             terminal::note(&format!(
-                "the series {name} has no values at some points: links without a port or a managed queue keep it with observe = true"
+                "the series {name} has no values at some points: nothing of the kind happened there, or its link has neither a port nor a managed queue nor observe = true"
             ));
         }
         if self.ends_in("csv").is_some() && !scenario.series.is_empty() {

@@ -86,7 +86,7 @@ enum News<'a> {
     UnderWay(f64),
 }
 
-/// How long nothing happens before it is told how far it is.
+/// How long nothing happens before it says how far it is.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Gives each result to `take`, in this thread, as it comes, and how far it is while none does.
