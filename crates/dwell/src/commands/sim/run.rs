@@ -33,8 +33,8 @@ interruption, give the same command again.
 
 Exit codes:
   0    all runs are done
-  1    the scenario is wrong, or runs failed, or --precision is not reached: no run has a value for its metric, or
-       --most runs are too few
+  1    the scenario is wrong, or runs failed, or --precision is not reached: no run has a value
+       for its metric, or --most runs are too few
   2    the command line is wrong: also if no run can have that metric
   130  it was interrupted; what is finished is kept";
 
