@@ -50,9 +50,12 @@ impl Reader {
         }
     }
 
-    /// Returns the time of its next visit, if anything waits for it.
+    /// Returns the time of the next visit at which it reads a packet, if anything waits for it. Those before change nothing.
     pub(super) fn deadline(&self, next: u64) -> Option<u64> {
-        (self.read < next).then(|| (self.visits + 1).saturating_mul(self.reading.every_ns))
+        let Reading { packet_ns, every_ns, .. } = self.reading;
+        let visits = packet_ns.saturating_sub(self.credit_ns).div_ceil(every_ns).max(1);
+        let at = || self.visits.saturating_add(visits).saturating_mul(every_ns);
+        (self.read < next).then(at)
     }
 
     /// Returns true if there is room for this packet.
@@ -118,6 +121,23 @@ mod tests {
         assert!(reader.has_news(10));
         assert_eq!(reader.window(10), 10);
         assert!(!reader.has_news(10));
+    }
+
+    #[test]
+    fn visits_that_read_nothing_are_not_waited_for() {
+        let mut often = reader(1_000_000, 1);
+        often.advance(0, 1);
+        assert_eq!(often.deadline(1), Some(1_000_000));
+        often.advance(300, 1);
+        assert_eq!(often.deadline(1), Some(1_000_000));
+        often.advance(1_000_000, 1);
+        assert_eq!((often.read, often.deadline(1)), (1, None));
+        let mut other = reader(25, 10);
+        other.advance(10, 2);
+        assert_eq!(other.deadline(2), Some(30));
+        other.advance(30, 2);
+        // 5 ns are left of the third visit.
+        assert_eq!((other.read, other.deadline(2)), (1, Some(50)));
     }
 
     #[test]

@@ -411,6 +411,11 @@ impl Standard {
         if !self.filling {
             return None;
         }
+        if self.acked == self.data_end {
+            // There is nothing to wait for either.
+            (self.filling, self.window_full) = (false, false);
+            return None;
+        }
         if let Some(bbr) = &self.bbr
             && bbr.release_ns() > now_ns
         {
