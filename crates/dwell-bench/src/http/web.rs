@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::Cell;
 use super::content::{Body, Kind};
 
@@ -16,8 +18,8 @@ pub(crate) type Bodies = HashMap<Kind, Body>;
 
 /// The time in which an answer must come, and a request.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The interval at which the server checks whether it is to stop.
-const GLANCE: Duration = Duration::from_millis(5);
+/// The interval at which the server checks whether it is to stop: connections are taken as they come.
+const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// A server; dropping it stops it from taking connections.
 #[derive(Debug)]
@@ -34,7 +36,8 @@ impl Server {
         let accept = move || {
             while !stopped.load(Ordering::Relaxed) {
                 let Ok((stream, _)) = listener.accept() else {
-                    thread::sleep(GLANCE);
+                    // Whatever goes wrong, it is tried again.
+                    let _ = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&GLANCE));
                     continue;
                 };
                 let bodies = Arc::clone(&bodies);
