@@ -359,7 +359,7 @@ impl Engine {
 
     /// Logs the reason why a connection was not made, as a complaint or in silence.
     pub(crate) fn unknown_peer(&self, who: std::net::SocketAddr, error: &CarrierError) {
-        self.metrics.unknown_peers.add(1);
+        self.metrics.rejected(error);
         self.complain(|| format!("{who} is rejected: {error}"));
     }
 

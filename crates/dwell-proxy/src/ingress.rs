@@ -358,10 +358,10 @@ impl Running {
                 (reason.name(), reason.reply())
             }
             NoStream::Carrier(error) => {
-                self.engine.metrics.connections_failed.add(1);
+                self.engine.metrics.failed(&error);
                 let egress = &self.egress;
                 self.engine.complain(|| format!("no connection to the egress {egress}: {error}"));
-                ("no_connection", Reply::Failure)
+                (self.engine.metrics.unconnected(&error), Reply::Failure)
             }
         };
         self.engine.log_stream(about, name, Duration::ZERO, Moved::default());
@@ -566,7 +566,7 @@ impl Running {
                 false => Err("the other end closes it as soon as it is made".to_owned()),
             },
             Err(error) => {
-                self.engine.metrics.connections_failed.add(1);
+                self.engine.metrics.failed(&error);
                 Err(error.to_string())
             }
         }

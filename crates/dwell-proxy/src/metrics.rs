@@ -6,7 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use dwell_report::proxy::{ConnectionCounts, StreamCounts, StreamRx, StreamTx};
 use dwell_stream::{ReceiverStats, SenderStats};
 
+use crate::carrier::CarrierError;
 use crate::message::Reason;
+
+/// Reasons for which the other end has no words, as it was not reached.
+const NO_CONNECTION: &str = "no_connection";
+const WRONG_KEY: &str = "wrong_key";
 
 /// A number that only grows, but for those that say how many there are now.
 #[derive(Debug, Default)]
@@ -56,12 +61,15 @@ pub(crate) struct Metrics {
     pub(crate) damaged: Counter,
     pub(crate) client_errors: Counter,
     pub(crate) refused: [Counter; Reason::ALL.len()],
+    no_connection: Counter,
+    wrong_key: Counter,
     pub(crate) connections_open: Counter,
     pub(crate) connections_made: Counter,
     pub(crate) connections_reused: Counter,
     pub(crate) connections_failed: Counter,
     pub(crate) connections_retried: Counter,
     pub(crate) unknown_peers: Counter,
+    pub(crate) wrong_keys: Counter,
     pub(crate) evicted: Counter,
     pub(crate) no_descriptors: Counter,
     tx: [Counter; 7],
@@ -93,6 +101,28 @@ impl Metrics {
         }
     }
 
+    /// Counts a stream for which there was no connection, and returns the name of the reason.
+    pub(crate) fn unconnected(&self, error: &CarrierError) -> &'static str {
+        let (counter, name) = match error {
+            CarrierError::OtherKey => (&self.wrong_key, WRONG_KEY),
+            _ => (&self.no_connection, NO_CONNECTION),
+        };
+        counter.add(1);
+        name
+    }
+
+    /// Counts an attempt to connect that failed.
+    pub(crate) fn failed(&self, error: &CarrierError) {
+        self.connections_failed.add(1);
+        self.wrong_keys.add(u64::from(matches!(error, CarrierError::OtherKey)));
+    }
+
+    /// Counts a connection that was rejected.
+    pub(crate) fn rejected(&self, error: &CarrierError) {
+        self.unknown_peers.add(1);
+        self.wrong_keys.add(u64::from(matches!(error, CarrierError::OtherKey)));
+    }
+
     /// Counts the work of a sender since `before`, which is brought up to date.
     pub(crate) fn sent(&self, stats: &SenderStats, before: &mut [u64; 7]) {
         advance(&self.tx, sender_numbers(stats), before);
@@ -104,10 +134,13 @@ impl Metrics {
     }
 
     pub(crate) fn streams(&self, max: usize) -> StreamCounts {
+        let unconnected = [(NO_CONNECTION, &self.no_connection), (WRONG_KEY, &self.wrong_key)];
         let refused: BTreeMap<String, u64> = Reason::ALL
             .iter()
+            .map(|reason| reason.name())
             .zip(&self.refused)
-            .map(|(reason, count)| (reason.name().to_owned(), count.get()))
+            .chain(unconnected)
+            .map(|(name, count)| (name.to_owned(), count.get()))
             .collect();
         StreamCounts {
             max: max as u64,
@@ -133,6 +166,7 @@ impl Metrics {
             failed: self.connections_failed.get(),
             retried: self.connections_retried.get(),
             unknown_peers: self.unknown_peers.get(),
+            wrong_keys: self.wrong_keys.get(),
             handshakes: 0,
             evicted: self.evicted.get(),
             no_descriptors: self.no_descriptors.get(),
@@ -173,5 +207,28 @@ fn advance<const N: usize>(counters: &[Counter; N], now: [u64; N], before: &mut 
             counter.add(now - *before);
             *before = now;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_between_ends_with_different_keys_is_counted_apart() {
+        let metrics = Metrics::default();
+        assert_eq!(metrics.unconnected(&CarrierError::OtherKey), "wrong_key");
+        for error in [CarrierError::Closed, CarrierError::Expired] {
+            assert_eq!(metrics.unconnected(&error), "no_connection");
+            metrics.failed(&error);
+        }
+        metrics.failed(&CarrierError::OtherKey);
+        metrics.rejected(&CarrierError::OtherKey);
+        metrics.rejected(&CarrierError::Evicted);
+        let (streams, connections) = (metrics.streams(1), metrics.connections(0));
+        assert_eq!((streams.refused["wrong_key"], streams.refused["no_connection"]), (1, 2));
+        assert_eq!(streams.refused["full"], 0);
+        assert_eq!((connections.failed, connections.unknown_peers), (3, 2));
+        assert_eq!(connections.wrong_keys, 2);
     }
 }

@@ -97,7 +97,9 @@ pub struct StreamCounts {
     pub damaged: u64,
     /// Clients that did not name a destination: no SOCKS, wrong password.
     pub client_errors: u64,
-    /// Streams that were not opened, by reason; every reason is there, if only with zero.
+    /// Streams that were not opened, by reason; every reason is there, if only with zero. At an ingress also those for which
+    /// there was no connection to the egress (`no_connection`), and of these apart those whose egress has another key
+    /// (`wrong_key`).
     pub refused: BTreeMap<String, u64>,
 }
 
@@ -119,6 +121,9 @@ pub struct ConnectionCounts {
     pub retried: u64,
     /// Connections that were rejected: no proxy, another key, another version, too slow.
     pub unknown_peers: u64,
+    /// Of those that failed, and of those that were rejected, the ones between ends whose keys differ.
+    #[serde(default)]
+    pub wrong_keys: u64,
     /// Connections open now whose peer has not proved the key yet.
     #[serde(default)]
     pub handshakes: u64,
@@ -196,15 +201,20 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
         human::count(streams.cut),
         human::count(streams.damaged),
     );
+    let wrong_keys = match connections.wrong_keys {
+        0 => String::new(),
+        some => format!(", {} with another key", human::count(some)),
+    };
     let _ = writeln!(
         out,
-        "connections: {} open, {} warm, {} made, {} times reused, {} failed, {} unknown peers, security {}",
+        "connections: {} open, {} warm, {} made, {} times reused, {} failed, {} unknown peers{}, security {}",
         human::count(connections.open),
         human::count(connections.warm),
         human::count(connections.made),
         human::count(connections.reused),
         human::count(connections.failed),
         human::count(connections.unknown_peers),
+        wrong_keys,
         status.security,
     );
     let ConnectionCounts { handshakes, evicted, retried, no_descriptors, .. } = *connections;
@@ -304,6 +314,9 @@ not opened: not_allowed 4
         assert_eq!(proxy_text(&status), expected);
         let mut busy = status.clone();
         busy.connections.evicted = 1200;
+        busy.connections.wrong_keys = 3;
+        let line = ", 0 unknown peers, 3 with another key, security psk\n";
+        assert!(proxy_text(&busy).contains(line), "{}", proxy_text(&busy));
         let line = "\nunder pressure: 0 streams made room, 0 handshakes under way, 1,200 evicted, 0 retried, \
                     0 times out of file descriptors\nsent: ";
         assert!(proxy_text(&busy).contains(line), "{}", proxy_text(&busy));

@@ -122,8 +122,14 @@ fn another_key_is_named_at_both_ends() {
         let log = pair.log(name);
         assert!(log.contains("--psk") && !log.contains("certificate"), "{log}");
     }
-    // What can't succeed is not tried again.
-    assert_eq!(pair.statuses()[0].connections.retried, 0);
+    // What can't succeed is not tried again; it is counted at both ends.
+    let [ingress, egress] = pair.statuses();
+    assert_eq!(ingress.connections.retried, 0);
+    assert_eq!(ingress.streams.refused["wrong_key"], 1, "{ingress:#?}");
+    assert_eq!(ingress.streams.refused["no_connection"], 0);
+    // The stream's, and those for streams to come.
+    assert!(ingress.connections.wrong_keys >= 1 && egress.connections.wrong_keys >= 1);
+    assert_eq!(egress.streams.refused["wrong_key"], 0, "it heard of no stream");
 }
 
 #[test]
