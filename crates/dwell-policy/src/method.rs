@@ -70,9 +70,11 @@
 mod balance;
 mod bound;
 mod codecs;
+mod filled;
 mod hull;
 mod pick;
 mod processor;
+mod restoring;
 mod running;
 mod slowdown;
 mod steering;

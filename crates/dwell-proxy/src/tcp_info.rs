@@ -4,9 +4,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use dwell_stream::LinkReport;
 
-/// The bytes of `struct tcp_info` that are read, up to `tcpi_delivery_rate`. Linux has all of them since
+/// The bytes of `struct tcp_info` that are read, up to `tcpi_rwnd_limited`. Linux has all of them since
 /// 4.18; an older kernel gives fewer, and the rest is zero: not known.
-const LEN: usize = 168;
+const LEN: usize = 184;
 
 /// The offsets of fields. They are part of the kernel's interface, which only ever grows at its end.
 mod at {
@@ -21,6 +21,7 @@ mod at {
     pub(super) const MIN_RTT_US: usize = 148;
     pub(super) const DATA_SEGS_IN: usize = 152;
     pub(super) const DELIVERY_RATE: usize = 160;
+    pub(super) const RWND_LIMITED_US: usize = 176;
 }
 
 /// The bit of `tcpi_delivery_rate_app_limited`.
@@ -54,7 +55,7 @@ fn report(info: &[u8; LEN]) -> LinkReport {
         let bytes = info[at..at + 4].try_into().unwrap_or_default();
         u64::from(u32::from_ne_bytes(bytes))
     };
-    let rate = info[at::DELIVERY_RATE..at::DELIVERY_RATE + 8].try_into().unwrap_or_default();
+    let long = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().unwrap_or_default());
     let (mss, rtt_us) = (number(at::SND_MSS), number(at::RTT_US));
     let window_bytes = (number(at::SND_CWND) * mss) as f64;
     // Without a measurement the kernel has all ones.
@@ -63,7 +64,7 @@ fn report(info: &[u8; LEN]) -> LinkReport {
         min_rtt_us => min_rtt_us,
     };
     LinkReport {
-        delivered_rate: u64::from_ne_bytes(rate) as f64,
+        delivered_rate: long(at::DELIVERY_RATE) as f64,
         is_least: info[at::APP_LIMITED] & APP_LIMITED_BIT != 0,
         window_rate: if rtt_us > 0 { window_bytes * 1e6 / rtt_us as f64 } else { 0.0 },
         path_rate: 0.0,
@@ -73,6 +74,7 @@ fn report(info: &[u8; LEN]) -> LinkReport {
         confirmations: number(at::SEGS_IN).wrapping_sub(number(at::DATA_SEGS_IN)) & 0xffff_ffff,
         round_trip_ns: min_rtt_us * 1000,
         queue_ns: rtt_us.saturating_sub(min_rtt_us) * 1000,
+        receiver_wait_ns: long(at::RWND_LIMITED_US).saturating_mul(1000),
         pending_bytes: number(at::NOTSENT_BYTES) + number(at::UNACKED) * mss,
     }
 }
@@ -121,7 +123,8 @@ mod tests {
         set(at::SEGS_IN, 9);
         set(at::DATA_SEGS_IN, 4);
         set(at::NOTSENT_BYTES, 104);
-        info[at::DELIVERY_RATE..].copy_from_slice(&625_000u64.to_ne_bytes());
+        info[at::RWND_LIMITED_US..].copy_from_slice(&70_000u64.to_ne_bytes());
+        info[at::DELIVERY_RATE..at::DELIVERY_RATE + 8].copy_from_slice(&625_000u64.to_ne_bytes());
         info[at::APP_LIMITED] = APP_LIMITED_BIT;
         let expected = LinkReport {
             delivered_rate: 625e3,
@@ -133,6 +136,7 @@ mod tests {
             confirmations: 5,
             round_trip_ns: 18_500_000,
             queue_ns: 1_500_000,
+            receiver_wait_ns: 70_000_000,
             pending_bytes: 3000,
         };
         assert_eq!(report(&info), expected);

@@ -85,17 +85,19 @@ pub enum Referring {
     Continues,
     /// As before, but it is too slow for blocks that stand alone.
     OnlyContinues,
+    /// As before, and what it makes takes as long to restore as to compress.
+    Predicts,
 }
 
 impl Referring {
     /// Returns true if blocks may stand alone.
     const fn stands_alone(self) -> bool {
-        !matches!(self, Self::OnlyContinues)
+        !matches!(self, Self::OnlyContinues | Self::Predicts)
     }
 
     /// Returns true if it is a running context that blocks refer to.
     pub const fn continues(self) -> bool {
-        matches!(self, Self::Continues | Self::OnlyContinues)
+        matches!(self, Self::Continues | Self::OnlyContinues | Self::Predicts)
     }
 }
 
@@ -131,13 +133,17 @@ pub(super) struct CodecEstimate<C> {
     pub(super) age: Option<u32>,
     /// True if it goes on with a running context.
     pub(super) continues: bool,
+    /// True if what it makes takes as long to restore.
+    pub(super) takes_receiver: bool,
 }
 
 impl<C: Copy> CodecEstimate<C> {
     /// The estimate before the codec was used.
     fn prior(prior: &Prior<C>) -> Self {
         let &Prior { codec, cost_ns, saving, .. } = prior;
-        Self { choice: Choice::alone(codec), cost_ns, saving, age: None, continues: false }
+        let takes_receiver = prior.refers == Referring::Predicts;
+        let choice = Choice::alone(codec);
+        Self { choice, cost_ns, saving, age: None, continues: false, takes_receiver }
     }
 
     /// The same for blocks that refer to earlier ones.
@@ -145,12 +151,22 @@ impl<C: Copy> CodecEstimate<C> {
         let alone = Self::prior(prior);
         let choice = Choice { codec: prior.codec, refers: true };
         let mut estimate = Self { choice, continues: prior.refers.continues(), ..alone };
-        estimate.follow(&alone);
+        // There is no model that stands alone, from which it could differ.
+        if !alone.takes_receiver {
+            estimate.follow(&alone);
+        }
         estimate
     }
 
     pub(super) fn point(&self) -> CodecPoint {
         CodecPoint::new(self.cost_ns, 1.0 - self.saving)
+    }
+
+    /// Returns the same for both ends, where restoring takes so many times as long as compressing if it takes long at
+    /// all: the slower one counts, as they work at the same time.
+    pub(super) fn point_of_both(&self, restoring: f64) -> CodecPoint {
+        let factor = if self.takes_receiver { restoring.max(1.0) } else { 1.0 };
+        CodecPoint { cost_ns: factor * self.cost_ns, ..self.point() }
     }
 
     /// Returns the time that compressing a block of this length takes, in nanoseconds.

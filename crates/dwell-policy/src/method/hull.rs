@@ -4,11 +4,13 @@
 use dwell_base::Instant;
 
 use crate::estimate::smoothed;
-use crate::rate::LinkRate;
+use crate::rate::{LinkRate, LinkReport};
 
 use super::balance::Balance;
 use super::bound::{Bound, CodecPoint};
 use super::codecs::{Choice, CodecEstimate, CodecEstimates, Measured, Prior};
+use super::filled::Filled;
+use super::restoring::Restoring;
 use super::running::Running;
 use super::write_cost::WriteCost;
 
@@ -44,6 +46,9 @@ const KEPT_FOR: u32 = 64;
 /// uncompressed; no more, as the transport holds more than is assumed: in flight and in queues
 /// below it.
 const RAW_EXCESS: f64 = 1.5;
+/// A model is left at any time for what is expected to carry so many times more: the link has changed, or was taken for
+/// another one.
+const MUCH_BETTER: f64 = 1.2;
 /// Shorter blocks say nothing of longer ones, and the other way round: their ratio is learned apart. In
 /// bytes.
 pub(super) const SHORT_LEN: usize = 1000;
@@ -77,6 +82,8 @@ pub(super) struct Hull<C> {
     running: Running,
     pub(super) balance: Balance,
     slowdown: Slowdown,
+    restoring: Restoring,
+    filled: Filled,
     /// The ratio of short blocks.
     short_ratio: f64,
     /// The number of further blocks that are kept so that later blocks can refer to them.
@@ -175,6 +182,8 @@ impl<C: Copy + PartialEq> Hull<C> {
             running: Running::default(),
             balance: Balance::new(),
             slowdown: Slowdown::default(),
+            restoring: Restoring::new(),
+            filled: Filled::default(),
             short_ratio: SHORT_RATIO,
             keeps_history_for: 0,
             since_explored: 0,
@@ -238,7 +247,10 @@ impl<C: Copy + PartialEq> Hull<C> {
             false => done_ns(codec, work(codec), len, drain_ns, rate),
         };
         // While more is behind it, the other end restores it meanwhile.
-        let restoring = |codec| if offer.more { 0.0 } else { restoring_ns(work(codec), offer.len) };
+        let restoring = |codec| match offer.more {
+            true => 0.0,
+            false => self.restoring_ns(codec, work(codec), offer.len),
+        };
         let done = |codec| done(codec) + restoring(codec);
         self.usable().all(|at| done(&self.estimates.all()[at]) > raw_ns)
     }
@@ -267,6 +279,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         (link, writing): (&LinkRate, WriteCost),
         block: Block,
     ) -> Option<Choice<C>> {
+        self.filled.at(now, link.measured_rate().is_some());
         self.plan(link, writing);
         let choice = |hull: &Self, at: usize| Some(hull.estimates.all().get(at)?.choice);
         // What looks random is tried, as it may be otherwise, but not for long while the link idles.
@@ -368,8 +381,18 @@ impl<C: Copy + PartialEq> Hull<C> {
     fn done_ns(&self, at: usize, now: Instant, link: &LinkRate, block: Block) -> f64 {
         let (drain_ns, rate) = (link.drain_ns(now), link.rate().unwrap_or(f64::INFINITY));
         let work_ns = self.work_ns(at, block);
-        let restoring_ns = if block.more { 0.0 } else { restoring_ns(work_ns, block.len) };
-        done_ns(&self.estimates.all()[at], work_ns, block.len as f64, drain_ns, rate) + restoring_ns
+        let codec = &self.estimates.all()[at];
+        let restoring_ns =
+            if block.more { 0.0 } else { self.restoring_ns(codec, work_ns, block.len) };
+        done_ns(codec, work_ns, block.len as f64, drain_ns, rate) + restoring_ns
+    }
+
+    /// Returns the time that the other end takes to restore a block that takes `work_ns` to compress, in nanoseconds.
+    fn restoring_ns(&self, codec: &CodecEstimate<C>, work_ns: f64, len: usize) -> f64 {
+        match codec.takes_receiver {
+            true => self.restoring.factor() * work_ns,
+            false => restoring_ns(work_ns, len),
+        }
     }
 
     pub(super) fn compressed(&mut self, result: &Measured<C>) {
@@ -396,7 +419,9 @@ impl<C: Copy + PartialEq> Hull<C> {
             CodecPoint::new(compressing_ns + own.ratio * writing.cost_ns(), own.ratio)
         };
         let mut points = vec![with_all(CodecPoint::RAW)];
-        points.extend(self.estimates.all().iter().map(|estimate| with_all(estimate.point())));
+        let restoring = self.restoring.factor();
+        let of_both = |codec: &CodecEstimate<C>| with_all(codec.point_of_both(restoring));
+        points.extend(self.estimates.all().iter().map(of_both));
         let rate = rate * self.balance.correction();
         self.choose_running(rate, &points);
         let bound = Bound::of(rate, &self.with_running(&points, self.running.at()));
@@ -412,6 +437,14 @@ impl<C: Copy + PartialEq> Hull<C> {
         };
     }
 
+    /// Notes what the transport says of the link, and of the other end.
+    pub(super) fn reported(&mut self, now: Instant, report: &LinkReport) {
+        let codec = self.running.at().and_then(|at| self.estimates.all().get(at));
+        let is_used = codec.is_some_and(|codec| codec.takes_receiver);
+        self.restoring.reported(now, report.receiver_wait_ns, is_used);
+        self.filled.reported(now, report);
+    }
+
     /// Notes that so many bytes of a block went through the running context, if they did.
     pub(super) fn continued(&mut self, choice: Choice<C>, len: usize) {
         let Some(at) = self.running.at() else { return };
@@ -422,11 +455,19 @@ impl<C: Copy + PartialEq> Hull<C> {
 
     /// Looks which codec the running context should have, for a link of this rate.
     fn choose_running(&mut self, rate: f64, points: &[CodecPoint]) {
+        let is_sure = self.filled.is_full();
+        let present = self.running.at().and_then(|at| self.estimates.all().get(at));
+        let has_model = present.is_some_and(|codec| codec.takes_receiver);
+        let much_better = if has_model { MUCH_BETTER } else { f64::INFINITY };
         let all = self.estimates.all().iter().enumerate();
+        // A link that seems to be thin may be one that is not full yet.
+        let may_have = |at: usize, codec: &CodecEstimate<C>| {
+            codec.continues && (!codec.takes_receiver || is_sure || self.running.at() == Some(at))
+        };
         let candidates: Vec<usize> =
-            all.filter(|(_, codec)| codec.continues).map(|(at, _)| at).collect();
+            all.filter(|(at, codec)| may_have(*at, codec)).map(|(at, _)| at).collect();
         let mut running = std::mem::take(&mut self.running);
-        running.choose(candidates.into_iter(), |at| {
+        running.choose(candidates.into_iter(), (is_sure, much_better), |at| {
             Bound::of(rate, &self.with_running(points, at)).rate
         });
         self.running = running;
@@ -509,7 +550,10 @@ impl<C: Copy + PartialEq> Hull<C> {
             false => usable.take_while(|&at| at < planned).last()?,
         };
         let affordable = all.get(at)?.cost_ns <= EXPLORE_COST_MAX * all[planned].cost_ns;
-        affordable.then_some(at)
+        // Beside a model, what goes past it leaves half as much again: a per cent of all to learn little.
+        let ratio_max = STALE_RATIO_MAX * all[planned].point().ratio;
+        let is_near = !all[planned].takes_receiver || all[at].point().ratio <= ratio_max;
+        (affordable && is_near).then_some(at)
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Running {
     /// The bytes that went through the context since it has this codec.
     bytes: u64,
     hold_bytes: u64,
+    /// It was chosen for a rate that was only expected.
+    is_guess: bool,
     plans: u32,
 }
 
@@ -33,22 +35,27 @@ impl Running {
         self.bytes = self.bytes.saturating_add(len as u64);
     }
 
-    /// Chooses among `candidates`, by the rate that is expected with each.
+    /// Chooses among `candidates`, by the rate that is expected with each. `is_sure` if the link is full: what was
+    /// chosen before that is not held to. Nor is it if another one is expected to carry `much_better` times more.
     pub(super) fn choose(
         &mut self,
         candidates: impl Iterator<Item = usize>,
+        (is_sure, much_better): (bool, f64),
         rate_with: impl Fn(Option<usize>) -> f64,
     ) {
         self.plans = self.plans.wrapping_add(1);
-        let is_held = self.bytes < self.hold_bytes || !self.plans.is_multiple_of(COMPARE_EVERY);
-        if self.at.is_some() && is_held {
+        let is_found = is_sure && std::mem::take(&mut self.is_guess);
+        if self.at.is_some() && !self.plans.is_multiple_of(COMPARE_EVERY) && !is_found {
             return;
         }
+        let is_held = self.bytes < self.hold_bytes && !is_found;
+        self.is_guess = !is_sure && (self.at.is_none() || self.is_guess);
         let rates = candidates.map(|at| (at, rate_with(Some(at))));
         let Some((best, rate)) = rates.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        let factor = if is_held { much_better } else { BETTER };
         let is_better = match self.at {
             None => true,
-            Some(now) => now != best && rate > BETTER * rate_with(Some(now)),
+            Some(now) => now != best && rate > factor * rate_with(Some(now)),
         };
         if is_better {
             self.change(best);
@@ -73,7 +80,7 @@ mod tests {
     /// Chooses often enough to compare once.
     fn compare(running: &mut Running, rates: &[f64]) -> Option<usize> {
         for _ in 0..COMPARE_EVERY {
-            running.choose(0..rates.len(), |at| rates[at.unwrap()]);
+            running.choose(0..rates.len(), (true, 1.4), |at| rates[at.unwrap()]);
         }
         running.at()
     }
@@ -85,13 +92,14 @@ mod tests {
         running.went(HOLD_MIN_BYTES as usize);
         assert_eq!(compare(&mut running, &[2.05, 2.0, 1.5]), Some(1), "hardly better");
         assert_eq!(compare(&mut running, &[2.1, 2.0, 1.5]), Some(0));
-        assert_eq!(compare(&mut running, &[2.1, 9.0, 1.5]), Some(0), "too soon");
+        assert_eq!(compare(&mut running, &[2.1, 2.5, 1.5]), Some(0), "too soon");
+        assert_eq!(compare(&mut running, &[2.1, 9.0, 1.5]), Some(1), "much better");
     }
 
     #[test]
     fn who_goes_to_and_fro_stays_longer_each_time() {
         let mut running = Running::default();
-        let (a, b) = ([2.0, 1.0, 0.0], [1.0, 2.0, 0.0]);
+        let (a, b) = ([2.0, 1.6, 0.0], [1.6, 2.0, 0.0]);
         compare(&mut running, &a);
         let mut held = Vec::new();
         for turn in 0..10 {
@@ -114,7 +122,20 @@ mod tests {
     #[test]
     fn without_candidates_there_is_none() {
         let mut running = Running::default();
-        running.choose(std::iter::empty(), |_| 1.0);
+        running.choose(std::iter::empty(), (true, 1.4), |_| 1.0);
         assert_eq!(running.at(), None);
+    }
+
+    #[test]
+    fn what_was_chosen_before_the_link_was_measured_is_not_held_to() {
+        let mut running = Running::default();
+        let mut choose = |is_sure, rates: [f64; 2]| {
+            running.choose(0..2, (is_sure, 9.0), |at| rates[at.unwrap()]);
+            running.at()
+        };
+        assert_eq!(choose(false, [2.0, 1.0]), Some(0));
+        assert_eq!(choose(false, [1.0, 2.0]), Some(0));
+        assert_eq!(choose(true, [1.0, 2.0]), Some(1));
+        assert_eq!(choose(true, [2.0, 1.0]), Some(1));
     }
 }

@@ -206,10 +206,11 @@ impl<C: Copy + PartialEq> Steering<C> {
     pub fn reported(&mut self, now: Instant, report: &LinkReport) {
         let was_known = self.link.rate().is_some();
         self.link.reported(now, report);
-        if let State::Hull(hull) = &mut self.rule
-            && !was_known
-        {
-            hull.plan(&self.link, self.writing);
+        if let State::Hull(hull) = &mut self.rule {
+            hull.reported(now, report);
+            if !was_known {
+                hull.plan(&self.link, self.writing);
+            }
         }
     }
 

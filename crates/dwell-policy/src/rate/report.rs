@@ -46,6 +46,8 @@ pub struct LinkReport {
     pub round_trip_ns: u64,
     /// How much longer than that a round trip was lately, smoothed, in nanoseconds.
     pub queue_ns: u64,
+    /// How long the transport has waited for the other end to take something since the connection was made, in nanoseconds.
+    pub receiver_wait_ns: u64,
     /// The bytes that the transport holds, and those that are on their way.
     pub pending_bytes: u64,
 }

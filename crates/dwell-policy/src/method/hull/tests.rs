@@ -53,6 +53,10 @@ fn next(hull: &mut Hull<Codec>, link: &LinkRate, block: Block) -> Option<Codec> 
     hull.codec(Instant::ZERO, (link, WriteCost::new()), block).map(|choice| choice.codec)
 }
 
+fn next_at(hull: &mut Hull<Codec>, now: Instant, link: &LinkRate) -> Option<Codec> {
+    hull.codec(now, (link, WriteCost::new()), BLOCK).map(|choice| choice.codec)
+}
+
 /// Measures a codec to be what it was believed to be.
 fn confirm(hull: &mut Hull<Codec>, at: usize) {
     let codec = hull.estimates.all()[at];
@@ -362,6 +366,55 @@ fn where_every_codec_needs_the_context_none_but_the_one_that_has_it_is_taken() {
         assert_eq!(next(&mut hull, &slow_link(), block), taken, "{block:?}");
     }
     assert_eq!(next(&mut hull, &link_of(1e5, 0), random), taken);
+}
+
+/// A receiver that can't follow makes a link look thin: but what is waited for is known.
+#[test]
+fn who_is_waited_for_gets_what_is_restored_sooner() {
+    let prior = |codec, cost_ns, saving, refers| Prior { codec, cost_ns, saving, refers };
+    let mut hull: Hull<Codec> = Hull::new(&[
+        prior(0, 20.0, 0.6, Referring::OnlyContinues),
+        prior(1, 50.0, 0.7, Referring::Predicts),
+    ]);
+    // Four million bytes a second are what the model takes, and what the link seems to carry of them.
+    let link = link_of(4e6 * 0.3, 1 << 30);
+    let len = 1 << 20;
+    let mut used = Vec::new();
+    for ms in 0..8_000 {
+        let now = Instant::from_ns(ms * 1_000_000);
+        let waited_ns = if used.last() == Some(&1) { ms * 1_000_000 } else { 0 };
+        let (receiver_wait_ns, queue_ns) = (waited_ns, 2_000_000);
+        hull.reported(now, &LinkReport { receiver_wait_ns, queue_ns, ..LinkReport::default() });
+        if ms % 100 == 0 {
+            let choice = hull.codec(now, (&link, WriteCost::new()), BLOCK).unwrap();
+            hull.continued(choice, len);
+            used.push(choice.codec);
+        }
+    }
+    assert!(used[..8].contains(&1), "{used:?}");
+    assert_eq!(used.last(), Some(&0), "{used:?}");
+}
+
+/// While a transport begins slowly the link seems to be thin.
+#[test]
+fn a_link_that_is_not_full_yet_is_not_taken_to_be_thin() {
+    let prior = |codec, cost_ns, saving, refers| Prior { codec, cost_ns, saving, refers };
+    let mut hull: Hull<Codec> = Hull::new(&[
+        prior(0, 20.0, 0.6, Referring::OnlyContinues),
+        prior(1, 50.0, 0.7, Referring::Predicts),
+    ]);
+    let mut codec_at = |ms: u64, queue_ns, rate| {
+        let now = Instant::from_ns(ms * 1_000_000);
+        let report = LinkReport { round_trip_ns: 8_000_000, queue_ns, ..LinkReport::default() };
+        hull.reported(now, &report);
+        next_at(&mut hull, now, &link_of(rate, 1 << 30))
+    };
+    assert_eq!(codec_at(1, 3_000_000, 1e6), Some(0));
+    assert_eq!(codec_at(249, 3_000_000, 1e6), Some(0));
+    assert_eq!(codec_at(251, 3_000_000, 1e6), Some(1));
+    // It becomes faster: nobody waits until a megabyte has gone through.
+    let soon = (252..270).map(|ms| codec_at(ms, 3_000_000, 2e7)).collect::<Vec<_>>();
+    assert!(soon.contains(&Some(0)), "{soon:?}");
 }
 
 #[test]
