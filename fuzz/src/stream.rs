@@ -1,10 +1,16 @@
 //! What must hold of `dwell-stream` for any bytes.
 
 use dwell_base::Instant;
-use dwell_stream::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy};
+use dwell_stream::{
+    Compressors, Config, Decompressors, Limits, LinkReport, Receiver, Sender, Strategy,
+};
 
 /// The longest window of a running context that is accepted.
 const WINDOW_LOG: u8 = 18;
+/// The most memory of a model in its place.
+const MODEL_LOG: u8 = 21;
+/// What is held of either.
+const CONTEXT_BYTES_MAX: usize = (3 << WINDOW_LOG) + (1 << 19) + (1 << MODEL_LOG) + (192 << 10);
 
 /// Bytes from anyone, after a byte that says in which pieces they come: restored or refused, with
 /// bounded memory, and the same in whatever pieces.
@@ -18,14 +24,14 @@ pub fn receive(bytes: &[u8]) {
 /// What was given out, and whether the stream came to its end.
 fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
     let mut limits = Limits::default();
-    limits.window_log = WINDOW_LOG;
+    (limits.window_log, limits.model_log) = (WINDOW_LOG, MODEL_LOG);
     let mut receiver = Receiver::new(limits);
     let (mut decompress, mut got) = (Decompressors::new(), Vec::new());
     for mut bytes in wire.chunks(piece) {
         while !bytes.is_empty() {
             let result = receiver.feed(bytes, &mut decompress);
             assert!(receiver.data().len() <= limits.output_len + limits.block_len);
-            assert!(receiver.context_bytes() <= (3 << WINDOW_LOG) + (1 << 19));
+            assert!(receiver.context_bytes() <= CONTEXT_BYTES_MAX);
             got.extend_from_slice(receiver.data());
             receiver.consume(receiver.data().len());
             match result {
@@ -42,7 +48,7 @@ fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
 }
 
 /// A byte for the strategy, one for the sizes, and data: they come out again. The upper half of strategies have a
-/// running context, over a link that is known to be slow.
+/// running context, over a link that is known to be slow; the upper quarter may have models.
 pub fn round_trip(bytes: &[u8]) {
     let Some((&[strategy, sizes], data)) = bytes.split_first_chunk::<2>() else { return };
     let framed: Vec<Strategy> =
@@ -54,16 +60,25 @@ pub fn round_trip(bytes: &[u8]) {
     let has_context = strategy >= 128;
     if has_context {
         config.set_window(15 + strategy % 4);
+        if strategy >= 192 {
+            config.set_model(20 + strategy % 2);
+        }
     }
     let mut sender = Sender::new(&config).expect("a possible configuration");
     if has_context {
         sender.expect_rate(Instant::ZERO, 1e5);
+        // With a queue before it.
+        let (delivered_rate, queue_ns, pending_bytes) = (1e5, 100_000_000, 1 << 20);
+        let report =
+            LinkReport { delivered_rate, queue_ns, pending_bytes, ..LinkReport::default() };
+        sender.reported(Instant::ZERO, &report);
+        sender.reported(Instant::ZERO + 500_000_000, &report);
     }
     let mut limits = Limits::default();
-    limits.window_log = WINDOW_LOG;
+    (limits.window_log, limits.model_log) = (WINDOW_LOG, MODEL_LOG);
     let mut receiver = Receiver::new(limits);
     let (mut compress, mut decompress) = (Compressors::new(), Decompressors::new());
-    let (mut rest, mut got, mut now) = (data, Vec::new(), Instant::ZERO);
+    let (mut rest, mut got, mut now) = (data, Vec::new(), Instant::ZERO + 500_000_000);
     while !sender.is_finished() {
         now = now + 100_000;
         let piece = rest.len().min(1 + 7 * usize::from(sizes));

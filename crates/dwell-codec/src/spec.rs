@@ -28,6 +28,24 @@ impl CodecSpec {
         Self { id, level: default_level(id) }
     }
 
+    /// Reads the name of a codec that a running context may have or that stands alone: `ppm`, with its order as the level, or any
+    /// other.
+    ///
+    /// # Errors
+    /// If the text names no codec of this build.
+    pub fn of_stream(text: &str) -> Result<Self, ParseSpecError> {
+        let (name, level) = match text.trim().split_once(':') {
+            Some((name, level)) => (name, Some(level)),
+            None => (text.trim(), None),
+        };
+        let codec = CodecId::Ppm;
+        if !codec.name().eq_ignore_ascii_case(name) {
+            return text.parse();
+        }
+        let Some(level) = level else { return Ok(Self::with_default_level(codec)) };
+        with_level(codec, level)
+    }
+
     /// Checks that this build has the codec and that the codec has the level.
     ///
     /// # Errors
@@ -122,13 +140,14 @@ impl FromStr for CodecSpec {
             return Err(ParseSpecError::NotBuiltIn(id));
         }
         let Some(level) = level else { return Ok(Self::with_default_level(id)) };
-        level
-            .parse()
-            .ok()
-            .map(|level| Self { id, level })
-            .filter(|&spec| level_exists(spec))
-            .ok_or_else(|| ParseSpecError::Level { codec: id, text: level.to_owned() })
+        with_level(id, level)
     }
+}
+
+fn with_level(id: CodecId, level: &str) -> Result<CodecSpec, ParseSpecError> {
+    let spec = level.parse().ok().map(|level| CodecSpec { id, level });
+    let spec = spec.filter(|&spec| level_exists(spec));
+    spec.ok_or_else(|| ParseSpecError::Level { codec: id, text: level.to_owned() })
 }
 
 impl fmt::Display for CodecSpec {
@@ -168,6 +187,19 @@ mod tests {
         assert_eq!(parse("zstd:-3"), Ok(CodecSpec { id: CodecId::Zstd, level: -3 }));
         assert_eq!(parse("deflate"), Ok(CodecSpec { id: CodecId::Deflate, level: 6 }));
         assert_eq!(parse("deflate:12"), Ok(CodecSpec { id: CodecId::Deflate, level: 12 }));
+    }
+
+    #[test]
+    fn models_are_for_contexts_only() {
+        let of_stream = |text| CodecSpec::of_stream(text).map_err(|error| error.to_string());
+        assert_eq!(of_stream(" PPM "), Ok(CodecSpec { id: CodecId::Ppm, level: 6 }));
+        assert_eq!(of_stream("ppm:12"), Ok(CodecSpec { id: CodecId::Ppm, level: 12 }));
+        assert_eq!(of_stream("ppm:12").unwrap().to_string(), "ppm:12");
+        assert_eq!(of_stream("zstd:3"), parse("zstd:3"));
+        for bad in ["ppm:1", "ppm:13", "ppm:", "ppm:x"] {
+            assert!(of_stream(bad).unwrap_err().contains("2 to 12"), "{bad}");
+        }
+        assert!(parse("ppm").is_err() && of_stream("ppmd").is_err());
     }
 
     #[test]

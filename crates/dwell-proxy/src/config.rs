@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_codec::CodecSpec;
+use dwell_codec::{CodecId, CodecSpec};
 use dwell_confine::privilege::User;
 use dwell_stream::{Config as StreamConfig, Strategy};
 use thiserror::Error;
@@ -61,15 +61,25 @@ impl Compression {
             Strategy::MixOutOfOrder => Strategy::MixInOrder,
             strategy => strategy,
         };
-        let known = |spec: &CodecSpec| theirs.codecs & (1 << spec.id as u8) != 0;
+        let known = |spec: &CodecSpec| match spec.id {
+            CodecId::Ppm => theirs.model_log > 0,
+            id => theirs.codecs & (1 << id as u8) != 0,
+        };
         let mut config = StreamConfig::new(strategy);
-        if let Some(&first) = self.codecs.first() {
+        // Only a running context, which some strategy may have beside others, can be a model.
+        if let Some(&first) = self.codecs.iter().find(|codec| codec.id != CodecId::Ppm) {
             config.codec = first;
+        }
+        if !self.codecs.is_empty() {
             config.codecs.clone_from(&self.codecs);
         }
         config.codecs.retain(known);
         let usable = match strategy {
             Strategy::Raw => true,
+            Strategy::Hull if config.codecs.is_empty() && known(&config.codec) => {
+                config.codecs = vec![config.codec];
+                true
+            }
             Strategy::Hull => !config.codecs.is_empty(),
             _ => known(&config.codec),
         };
@@ -383,8 +393,6 @@ pub fn is_loopback(host: &Host) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use dwell_codec::CodecId;
-
     use super::*;
     use crate::hello::Purpose;
 
@@ -413,6 +421,13 @@ mod tests {
         let config = ours.sender_config(&lz4);
         assert!(config.codecs.iter().all(|spec| spec.id == CodecId::Lz4));
         assert!(!config.codecs.is_empty());
+        let ppm = Compression {
+            codecs: vec![CodecSpec::with_default_level(CodecId::Ppm)],
+            ..ours.clone()
+        };
+        assert_eq!(ppm.sender_config(&hello().with_model(24)).codecs, ppm.codecs);
+        let config = ppm.sender_config(&hello());
+        assert_eq!((&config.codecs[..], config.check()), (&[config.codec][..], Ok(())));
         let none = Hello { codecs: 0, ..hello() };
         assert_eq!(ours.sender_config(&none).strategy, Strategy::Raw);
         let small = Hello { block_bytes_max: 10_000, ..hello() };

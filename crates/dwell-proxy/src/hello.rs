@@ -15,12 +15,13 @@
 //! 16  n  strategy wanted of the other end, by name; empty: its own choice
 //! +n  1  longest window of a running context that is accepted, as a binary logarithm; 0 or nothing: none
 //! +1  1  features, a bitmap: 1 the message *opening*; not there: none
+//! +1  1  most memory of a model in a running context that is accepted, in bytes, as a binary logarithm; 0 or nothing: none
 //! ```
 //!
 //! Bytes after those are left for later versions and ignored. In a refusal the text in place of
 //! the strategy is the reason.
 
-use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
+use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN};
 use thiserror::Error;
 
 /// The longest hello, in bytes; what would be longer is refused before it is read.
@@ -71,6 +72,8 @@ pub struct Hello {
     pub window_log: u8,
     /// What it understands beyond the version: bits as [`Hello::OPENING`].
     pub features: u8,
+    /// The most memory of a model in such a context that it accepts, in bytes, as a binary logarithm; 0 if none.
+    pub model_log: u8,
 }
 
 /// Why there is no agreement.
@@ -119,12 +122,18 @@ impl Hello {
             text: printable(want),
             window_log: 0,
             features: Self::OPENING,
+            model_log: 0,
         }
     }
 
     /// The same, of an end that accepts running contexts with such a window.
     pub fn with_window(self, window_log: u8) -> Self {
         Self { window_log, ..self }
+    }
+
+    /// The same, of an end that accepts models in these with so much memory.
+    pub fn with_model(self, model_log: u8) -> Self {
+        Self { model_log, ..self }
     }
 
     /// A refusal for this reason.
@@ -136,7 +145,7 @@ impl Hello {
     pub fn encode(&self) -> Vec<u8> {
         let text = printable(&self.text);
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(((FIXED_BYTES + text.len() + 2) as u16).to_be_bytes());
+        bytes.extend(((FIXED_BYTES + text.len() + 3) as u16).to_be_bytes());
         bytes.extend([self.versions.0, self.versions.1, self.purpose as u8]);
         bytes.extend(self.codecs.to_be_bytes());
         bytes.extend(self.block_bytes_max.to_be_bytes());
@@ -144,6 +153,7 @@ impl Hello {
         bytes.extend(text.as_bytes());
         bytes.push(self.window_log);
         bytes.push(self.features);
+        bytes.push(self.model_log);
         bytes
     }
 
@@ -176,14 +186,16 @@ impl Hello {
         if !fits || lowest > highest {
             return Err(HelloError::Malformed);
         }
+        let later = |at: usize| rest.get(usize::from(text_len) + at).copied();
         let hello = Self {
             versions: (lowest, highest),
             purpose,
             codecs: u16::from_be_bytes([c0, c1]),
             block_bytes_max: u32::from_be_bytes([b0, b1, b2, b3]),
             text: String::from_utf8_lossy(text).into_owned(),
-            window_log: window(rest.get(usize::from(text_len))),
-            features: rest.get(usize::from(text_len) + 1).copied().unwrap_or(0),
+            window_log: log_within(later(0), CONTEXT_LOG_MIN, CONTEXT_LOG_MAX),
+            features: later(1).unwrap_or(0),
+            model_log: log_within(later(2), PPM_MEMORY_LOG_MIN, PPM_MEMORY_LOG_MAX),
         };
         Ok(Some((hello, PREFIX_BYTES + len)))
     }
@@ -208,10 +220,10 @@ impl Hello {
     }
 }
 
-/// A window that an end accepts: what is longer than any comes from a later version.
-fn window(byte: Option<&u8>) -> u8 {
+/// A length that an end accepts: what is longer than any comes from a later version.
+fn log_within(byte: Option<u8>, least: u8, most: u8) -> u8 {
     match byte {
-        Some(&log) if log >= CONTEXT_LOG_MIN => log.min(CONTEXT_LOG_MAX),
+        Some(log) if log >= least => log.min(most),
         _ => 0,
     }
 }
@@ -237,8 +249,8 @@ mod tests {
         let ours = Hello::new(Purpose::Streams, 65_536, "hull");
         assert_eq!(ours.agree(&ours), Ok(()));
         let bytes = ours.encode();
-        assert_eq!(bytes[..16], *b"dwPX\0\x10\x04\x04\x01\0\x0e\0\x01\0\0\x04");
-        assert_eq!(bytes[16..], *b"hull\0\x01");
+        assert_eq!(bytes[..16], *b"dwPX\0\x11\x04\x04\x01\0\x0e\0\x01\0\0\x04");
+        assert_eq!(bytes[16..], *b"hull\0\x01\0");
         assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
     }
 
@@ -273,13 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn earlier_builds_have_no_features() {
-        let ours = Hello::new(Purpose::Streams, 1, "x");
+    fn earlier_builds_have_no_models_and_before_that_no_features() {
+        let ours = Hello::new(Purpose::File, 1, "x").with_window(20).with_model(24);
         let mut bytes = ours.encode();
-        bytes.pop();
-        bytes[5] -= 1;
-        let earlier = Hello { features: 0, ..ours };
-        assert_eq!(Hello::decode(&bytes), Ok(Some((earlier, bytes.len()))));
+        let no_models = Hello { model_log: 0, ..ours };
+        let no_features = Hello { features: 0, ..no_models.clone() };
+        for earlier in [no_models, no_features] {
+            bytes.pop();
+            bytes[5] -= 1;
+            assert_eq!(Hello::decode(&bytes), Ok(Some((earlier, bytes.len()))));
+        }
     }
 
     proptest! {
@@ -287,11 +302,13 @@ mod tests {
         fn hellos_come_back(
             lowest in 0u8..9, more in 0u8..9, codecs: u16, block_bytes_max: u32,
             text in "[ -~]{0,200}", is_file: bool, window_log in prop_oneof![Just(0u8), 15u8..=23],
-            features: u8,
+            features: u8, model_log in prop_oneof![Just(0u8), 20u8..=26],
         ) {
             let purpose = if is_file { Purpose::File } else { Purpose::Streams };
             let versions = (lowest, lowest + more);
-            let hello = Hello { versions, purpose, codecs, block_bytes_max, text, window_log, features };
+            let hello = Hello {
+                versions, purpose, codecs, block_bytes_max, text, window_log, features, model_log,
+            };
             let bytes = hello.encode();
             prop_assert!(bytes.len() <= HELLO_BYTES_MAX);
             for cut in 0..bytes.len() {

@@ -42,7 +42,7 @@ use crate::carrier::CarrierError;
 use crate::engine::RunError;
 use crate::hello::HelloError;
 use crate::security::SecurityError;
-use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextSpec};
+use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, ContextSpec};
 use dwell_stream::{Config, Strategy, StreamError};
 
 /// The port that a receiver listens at if none is named.
@@ -195,34 +195,74 @@ const CONTEXT_LOG_USUAL: u8 = 20;
 /// The part of the memory that a context may take is one in so many.
 const CONTEXT_PART: u64 = 4;
 
-/// The longest window of a running context for a receiver with so much memory, and what it takes, in bytes.
-fn context_of_receiver(memory_bytes: u64) -> (u8, u64) {
+/// The memory of a model in such a context, as a binary logarithm: at most, and what is not worthwhile.
+const MODEL_LOG_MAX: u8 = 24;
+const MODEL_LOG_MIN: u8 = 22;
+/// What a receiver has beside that memory, in bytes.
+const MODEL_BESIDE_BYTES: u64 = 192 << 10;
+
+/// The running context that an end accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ContextLogs {
+    /// The binary logarithm of its longest window.
+    window: u8,
+    /// The same of a model's memory; 0 if there is to be none.
+    model: u8,
+}
+
+/// The running context of a receiver with so much memory, and what it takes, in bytes.
+fn context_of_receiver(memory_bytes: u64) -> (ContextLogs, u64) {
     // Any level: a receiver has no tables.
     let bytes = |window_log| {
         ContextSpec { level: 1, window_log }.decoder_bytes_max() + (7 << window_log >> 3)
     };
     let mut logs = (CONTEXT_LOG_USUAL..=CONTEXT_LOG_MAX).rev();
-    let window_log = logs.find(|&log| bytes(log) <= memory_bytes / CONTEXT_PART);
-    let window_log = window_log.unwrap_or(CONTEXT_LOG_USUAL);
-    (window_log, bytes(window_log))
+    let window = logs.find(|&log| bytes(log) <= memory_bytes / CONTEXT_PART);
+    let window = window.unwrap_or(CONTEXT_LOG_USUAL);
+    let left = (memory_bytes / CONTEXT_PART).saturating_sub(bytes(window));
+    let of_model = |log: u8| (1 << log) + MODEL_BESIDE_BYTES;
+    let model = (MODEL_LOG_MIN..=MODEL_LOG_MAX).rev().find(|&log| of_model(log) <= left);
+    let logs = ContextLogs { window, model: model.unwrap_or(0) };
+    (logs, bytes(window) + model.map_or(0, of_model))
 }
 
-/// Gives a sender the longest running context that the receiver accepts and that fits into so much memory; what
-/// it takes, in bytes.
-fn set_context(config: &mut Config, accepted_log: u8, memory_bytes: u64) -> u64 {
-    if config.strategy != Strategy::Hull {
-        return 0;
+/// Gives a sender the longest running context that the receiver accepts and that fits into so much memory, and a model
+/// if there is room for one beside it; what they take, in bytes.
+fn set_context(config: &mut Config, accepted: ContextLogs, memory_bytes: u64) -> u64 {
+    let bytes = match config.strategy {
+        Strategy::Hull => set_context_of_hull(config, accepted, memory_bytes),
+        _ => 0,
+    };
+    if config.model_log == 0 {
+        config.codecs.retain(|codec| codec.id != CodecId::Ppm);
     }
-    for window_log in (CONTEXT_LOG_MIN..=accepted_log.min(CONTEXT_LOG_MAX)).rev() {
+    if config.codecs.is_empty() {
+        config.codecs.push(config.codec);
+    }
+    bytes
+}
+
+fn set_context_of_hull(config: &mut Config, accepted: ContextLogs, memory_bytes: u64) -> u64 {
+    let fits = |config: &Config| {
+        let bytes = config.context_bytes_max();
+        (bytes > 0 && bytes <= memory_bytes / CONTEXT_PART).then_some(bytes)
+    };
+    let with_window = |log: u8| {
         let mut with = config.clone();
-        with.set_window(window_log);
-        let bytes = with.context_bytes_max();
-        if bytes > 0 && bytes <= memory_bytes / CONTEXT_PART {
-            *config = with;
-            return bytes;
-        }
-    }
-    0
+        with.set_window(log);
+        fits(&with).map(|bytes| (with, bytes))
+    };
+    let mut logs = (CONTEXT_LOG_MIN..=accepted.window.min(CONTEXT_LOG_MAX)).rev();
+    let Some((with, bytes)) = logs.find_map(with_window) else { return 0 };
+    let with_model = |log: u8| {
+        let mut with = with.clone();
+        with.set_model(log);
+        fits(&with).map(|bytes| (with, bytes))
+    };
+    let mut logs = (MODEL_LOG_MIN..=accepted.model.min(MODEL_LOG_MAX)).rev();
+    let (with, bytes) = logs.find_map(with_model).unwrap_or_else(|| (with.clone(), bytes));
+    *config = with;
+    bytes
 }
 
 /// Counts towards a [`Progress`], and reports it now and then.
@@ -255,26 +295,45 @@ impl<F: FnMut(&Progress)> Meter<F> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_codec::CodecSpec;
+
     use super::*;
 
     #[test]
     fn contexts_fit_into_their_part_of_the_memory() {
-        assert_eq!(context_of_receiver(256 << 20).0, 23);
-        assert_eq!(context_of_receiver(16 << 20).0, 20);
-        assert_eq!(context_of_receiver(0).0, 20, "what every receiver holds");
-        for memory in [32 << 20, 64 << 20, 128 << 20, 256 << 20] {
+        let of = |window, model| ContextLogs { window, model };
+        assert_eq!(context_of_receiver(256 << 20).0, of(23, 24));
+        assert_eq!(context_of_receiver(104 << 20).0, of(23, 0));
+        assert_eq!(context_of_receiver(128 << 20).0, of(23, 22));
+        assert_eq!(context_of_receiver(16 << 20).0, of(20, 0));
+        assert_eq!(context_of_receiver(0).0, of(20, 0), "what every receiver holds");
+        for memory in [32 << 20, 64 << 20, 128 << 20, 192 << 20, 256 << 20] {
             assert!(context_of_receiver(memory).1 <= memory / 4, "{memory}");
             let mut config = Config::new(Strategy::Hull);
-            let bytes = set_context(&mut config, 23, memory);
+            let bytes = set_context(&mut config, of(23, 26), memory);
             assert!(bytes <= memory / 4 && config.check().is_ok(), "{memory}: {bytes}");
             assert_eq!(config.window_log > 0, bytes > 0);
         }
-        let mut config = Config::new(Strategy::Hull);
-        set_context(&mut config, 23, 256 << 20);
-        assert_eq!(config.window_log, 23);
-        set_context(&mut config, 20, 256 << 20);
-        assert_eq!(config.window_log, 20, "no more than is accepted");
-        for (strategy, accepted) in [(Strategy::Hull, 0), (Strategy::Mix, 23)] {
+        let logs = |accepted| {
+            let mut config = Config::new(Strategy::Hull);
+            set_context(&mut config, accepted, 256 << 20);
+            of(config.window_log, config.model_log)
+        };
+        assert_eq!(logs(of(23, 26)), of(23, 24));
+        assert_eq!(logs(of(20, 22)), of(20, 22), "no more than is accepted");
+        assert_eq!(logs(of(23, 20)), of(23, 0), "too little for a model");
+        assert_eq!(logs(of(23, 0)), of(23, 0), "an earlier build");
+        for codecs in ["ppm:12", "zstd:3,ppm"] {
+            for accepted in [of(23, 24), of(23, 0), of(0, 24), of(20, 21)] {
+                let mut config = Config::new(Strategy::Hull);
+                config.codecs = codecs.split(',').flat_map(CodecSpec::of_stream).collect();
+                set_context(&mut config, accepted, 256 << 20);
+                assert_eq!(config.check(), Ok(()), "{codecs} with {accepted:?}");
+                let has_model = config.codecs.iter().any(|codec| codec.id == CodecId::Ppm);
+                assert_eq!(has_model, config.model_log > 0 && accepted.model == 24);
+            }
+        }
+        for (strategy, accepted) in [(Strategy::Hull, of(0, 24)), (Strategy::Mix, of(23, 24))] {
             let mut config = Config::new(strategy);
             assert_eq!(set_context(&mut config, accepted, 256 << 20), 0);
             assert_eq!(config, Config::new(strategy));

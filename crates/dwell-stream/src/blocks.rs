@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::content::{ContentClass, classify};
-use dwell_codec::{CodecSpec, HISTORY_LEN_MAX};
+use dwell_codec::{CodecId, CodecSpec, HISTORY_LEN_MAX};
 use dwell_policy::method::{Asked, Choice, Offer, Steering};
 use dwell_policy::rate::LinkReport;
 
@@ -32,6 +32,19 @@ const OPEN_COMPRESS_MIN: usize = 2 << 10;
 /// Without an idle history a stream that never is idle lets go of its history this often: a receiver that is short
 /// of memory can leave it to others then.
 const HISTORY_NS_MAX: u64 = 1_000_000_000;
+
+/// Returns the codecs that the stream may contain, bit n for the one with id n.
+fn codecs(config: &Config) -> u8 {
+    let bits = config.codecs_used().iter().fold(0, |bits, spec| bits | 1 << spec.id as u8);
+    // A block that can't go through a model stands alone.
+    if config.model_log_used() > 0 { bits | 1 << CodecId::Zstd as u8 } else { bits }
+}
+
+/// Returns what a block gets that can't go on with a context for this codec.
+fn standing_alone(codec: CodecSpec) -> CodecSpec {
+    let level = if codec.id == CodecId::Zstd { codec.level } else { ALONE_LEVEL_MAX };
+    CodecSpec { id: CodecId::Zstd, level: level.min(ALONE_LEVEL_MAX) }
+}
 
 /// The queue of blocks of one sender.
 #[derive(Debug)]
@@ -83,17 +96,18 @@ impl Blocks {
     pub(crate) fn new(config: &Config) -> Self {
         let out_of_order = config.strategy == Strategy::MixOutOfOrder;
         let reorder = if out_of_order { config.reorder_max } else { 0 };
-        let codecs = config.codecs_used().iter().fold(0, |bits, spec| bits | 1 << spec.id as u8);
         let refers = config.codecs.iter().any(|&codec| config.may_refer(codec));
         let window_log = if refers { config.window_log } else { 0 };
         let with_history = refers && window_log == 0;
+        let model_log = config.model_log_used();
         let preamble = Preamble {
             layout: Layout::Blocks,
             block_len_log2: config.block_len.trailing_zeros() as u8,
             reorder,
-            codecs,
+            codecs: codecs(config),
             history: with_history,
             window_log,
+            model_log,
         };
         Self {
             steering: Steering::new(rule(config), config.not_sent_len()),
@@ -111,7 +125,7 @@ impl Blocks {
             open_start: 0,
             with_history,
             history: History::default(),
-            context: (window_log > 0).then(|| SenderContext::new(window_log)),
+            context: (window_log > 0).then(|| SenderContext::new(window_log, model_log)),
             idle_history: config.idle_history,
             history_since: None,
             offered_at: None,
@@ -346,7 +360,7 @@ impl Blocks {
             Some(context) if refers && context.takes(index) => Some(context.lend(index, codec)),
             // It was overtaken in vain, or there is no context any more.
             Some(_) if refers => {
-                codec.level = codec.level.min(ALONE_LEVEL_MAX);
+                codec = standing_alone(codec);
                 None
             }
             _ => None,

@@ -1,23 +1,31 @@
 //! The running context of a stream (`docs/stream-wire.md`, section 4): what each end holds of it.
 
-use dwell_codec::{Base, CodecSpec, ContextDecoder, ContextEncoder, ContextSpec};
+use dwell_codec::{
+    Base, CodecError, CodecId, CodecSpec, ContextDecoder, ContextEncoder, ContextSpec,
+    PPM_PRIME_LEN_MAX, PPM_RECORD_LEN_MAX,
+};
 
+use crate::config::model;
 use crate::error::StreamError;
-use crate::frame::{Generation, ROOM};
+use crate::frame::{Coder, Generation, PART_HEADER_LEN, ROOM};
 
 /// The longest base of a generation by its level, in bytes: to prime the codec's tables with it takes longer, the
 /// better these are looked through.
 const BASES: [(i32, u32); 3] = [(4, 4 << 20), (12, 2 << 20), (15, 1 << 20)];
 const BASE_LEN_MIN: u32 = 256 << 10;
+/// The level of an encoder until its first generation begins: any.
+const LEVEL_AT_FIRST: i32 = 1;
 
 /// The context of a sender.
 #[derive(Debug)]
 pub(crate) struct SenderContext {
     window_log: u8,
+    /// The binary logarithm of a model's memory.
+    model_log: u8,
     /// None before the first block, and while a job has it.
     encoder: Option<Box<ContextEncoder>>,
-    /// The level of the present generation; none if there is none.
-    level: Option<i32>,
+    /// The codec of the present generation; none if there is none.
+    codec: Option<CodecSpec>,
     is_out: bool,
     /// The bytes that went through since the generation began.
     through: u64,
@@ -29,11 +37,12 @@ pub(crate) struct SenderContext {
 
 impl SenderContext {
     /// Makes a context that holds nothing yet.
-    pub(crate) const fn new(window_log: u8) -> Self {
+    pub(crate) const fn new(window_log: u8, model_log: u8) -> Self {
         Self {
             window_log,
+            model_log,
             encoder: None,
-            level: None,
+            codec: None,
             is_out: false,
             through: 0,
             next_index: 0,
@@ -53,23 +62,32 @@ impl SenderContext {
 
     /// Gives itself to a job for the block with this number, which it takes.
     pub(crate) fn lend(&mut self, index: u64, codec: CodecSpec) -> Lent {
-        let begins = match (&self.encoder, self.level) {
-            (Some(_), Some(level)) if level == codec.level => None,
-            (Some(_), Some(_)) => Some(self.base_len(codec.level)),
+        let begins = match (&self.encoder, self.codec) {
+            (Some(_), Some(present)) if present == codec => None,
+            (Some(_), Some(_)) => Some(self.base_len(codec)),
             _ => Some(0),
         };
         if begins.is_some() {
             self.through = 0;
         }
-        (self.level, self.is_out, self.next_index) = (Some(codec.level), true, index + 1);
-        let spec = ContextSpec { level: codec.level, window_log: self.window_log };
-        Lent { encoder: self.encoder.take(), spec, begins }
+        (self.codec, self.is_out, self.next_index) = (Some(codec), true, index + 1);
+        let coder = match codec.id {
+            CodecId::Ppm => Coder::Ppm(model(codec, self.model_log)),
+            _ => Coder::Zstd(self.window_log),
+        };
+        let (level, window_log) = (codec.level, self.window_log);
+        Lent { encoder: self.encoder.take(), coder, level, window_log, begins }
     }
 
     /// Returns what a new generation begins from.
-    fn base_len(&self, level: i32) -> u32 {
-        let most = BASES.iter().find(|(up_to, _)| level <= *up_to);
-        let most = most.map_or(BASE_LEN_MIN, |(_, len)| *len).min(1 << self.window_log);
+    fn base_len(&self, codec: CodecSpec) -> u32 {
+        let most = match codec.id {
+            CodecId::Ppm => PPM_PRIME_LEN_MAX as u32,
+            _ => {
+                let most = BASES.iter().find(|(up_to, _)| codec.level <= *up_to);
+                most.map_or(BASE_LEN_MIN, |(_, len)| *len).min(1 << self.window_log)
+            }
+        };
         u32::try_from(self.through).map_or(most, |through| through.min(most))
     }
 
@@ -83,7 +101,7 @@ impl SenderContext {
 
     /// Drops all that it holds.
     pub(crate) fn forget(&mut self) {
-        (self.encoder, self.level, self.through) = (None, None, 0);
+        (self.encoder, self.codec, self.through) = (None, None, 0);
     }
 }
 
@@ -92,7 +110,10 @@ impl SenderContext {
 pub(crate) struct Lent {
     /// None before the first block, and after a failure.
     encoder: Option<Box<ContextEncoder>>,
-    spec: ContextSpec,
+    coder: Coder,
+    /// Of zstd.
+    level: i32,
+    window_log: u8,
     /// The length of the base, if a generation begins.
     begins: Option<u32>,
 }
@@ -100,8 +121,7 @@ pub(crate) struct Lent {
 impl Lent {
     /// Returns the generation that begins, if one does.
     pub(crate) fn begins(&self) -> Option<Generation> {
-        let window_log = self.spec.window_log;
-        self.begins.map(|base_len| Generation { window_log, base_len })
+        self.begins.map(|base_len| Generation { coder: self.coder, base_len })
     }
 
     /// Returns true if the time that it takes says nothing of the codec: its tables are primed first.
@@ -112,15 +132,12 @@ impl Lent {
     /// Compresses a block to any length, after `ROOM` bytes for a header. None if it can't: then there is no context
     /// any more.
     pub(crate) fn compress(&mut self, src: &[u8], scratch: &mut Vec<u8>) -> Option<Vec<u8>> {
-        let mut encoder = match self.encoder.take() {
-            Some(encoder) => encoder,
-            None => Box::new(ContextEncoder::new(self.spec, self.spec.window_log).ok()?),
-        };
-        if let Some(len) = self.begins {
-            encoder.begin(self.spec, Base { offset: encoder.offset(), len }).ok()?;
-        }
+        let mut encoder = self.begun().ok()?;
         scratch.clear();
-        encoder.compress(src, scratch).ok()?;
+        match self.coder {
+            Coder::Zstd(_) => encoder.compress(src, scratch).ok()?,
+            Coder::Ppm(_) => compress_parts(&mut encoder, src, scratch).ok()?,
+        }
         self.encoder = Some(encoder);
         // Allocated with its true length, because results wait in the sender's buffer and are counted there.
         let mut payload = Vec::with_capacity(ROOM + scratch.len());
@@ -128,6 +145,54 @@ impl Lent {
         payload.extend_from_slice(scratch);
         Some(payload)
     }
+
+    /// Returns the encoder, in the generation that the block belongs to.
+    fn begun(&mut self) -> Result<Box<ContextEncoder>, CodecError> {
+        let window_log = self.window_log;
+        let mut encoder = match self.encoder.take() {
+            Some(encoder) => encoder,
+            None => {
+                let spec = ContextSpec { level: LEVEL_AT_FIRST, window_log };
+                Box::new(ContextEncoder::new(spec, window_log)?)
+            }
+        };
+        if let Some(len) = self.begins {
+            let base = Base { offset: encoder.offset(), len };
+            match self.coder {
+                Coder::Zstd(_) => {
+                    encoder.begin(ContextSpec { level: self.level, window_log }, base)?;
+                }
+                Coder::Ppm(spec) => encoder.begin_ppm(spec, base)?,
+            }
+        }
+        Ok(encoder)
+    }
+}
+
+/// Compresses a block with a model, which takes it in parts.
+fn compress_parts(
+    encoder: &mut ContextEncoder,
+    src: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    for part in src.chunks(PPM_RECORD_LEN_MAX) {
+        let at = out.len();
+        out.extend_from_slice(&[0; PART_HEADER_LEN]);
+        encoder.compress(part, out)?;
+        // From 1 to the part's own length.
+        let len = (out.len() - at - PART_HEADER_LEN - 1) as u16;
+        out[at..at + PART_HEADER_LEN].copy_from_slice(&len.to_be_bytes());
+    }
+    Ok(())
+}
+
+/// The most that the preamble of a stream allows its context.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ContextLimits {
+    /// The binary logarithm of its longest window.
+    pub(crate) window_log: u8,
+    /// The same of the memory of a model, in bytes; 0 if there is to be none.
+    pub(crate) model_log: u8,
 }
 
 /// The context of a receiver, which holds nothing before the first block.
@@ -142,31 +207,51 @@ impl ReceiverContext {
     /// Decodes a block of exactly the length of `dst`, which begins a generation or goes on with one.
     ///
     /// A base is no longer than what went through since the last one was read: so reading bases costs no more than
-    /// a copy of what comes.
+    /// a copy of what comes, and learning them no more than to decode it once more.
     pub(crate) fn decode(
         &mut self,
-        window_log: u8,
-        begins: Option<Generation>,
+        limits: ContextLimits,
+        (codec, begins): (CodecId, Option<Generation>),
         payload: &[u8],
         dst: &mut [u8],
     ) -> Result<(), StreamError> {
         if let Some(generation) = begins {
-            if u64::from(generation.base_len) > self.through {
-                return Err(StreamError::Header("a context that begins from more than there was"));
-            }
-            let decoder =
-                self.decoder.get_or_insert_with(|| Box::new(ContextDecoder::new(window_log)));
-            let base = Base { offset: decoder.offset(), len: generation.base_len };
-            decoder.begin(generation.window_log, base)?;
-            self.through = 0;
+            self.begin(limits, generation)?;
         }
         let Some(decoder) = &mut self.decoder else {
             return Err(StreamError::Header(
                 "a block that goes on with a context that is not there",
             ));
         };
-        decoder.decode(payload, dst)?;
+        if decoder.has_model() != (codec == CodecId::Ppm) {
+            return Err(StreamError::Header(
+                "a block that goes on with a context of another codec",
+            ));
+        }
+        match codec {
+            CodecId::Ppm => decode_parts(decoder, payload, dst)?,
+            _ => decoder.decode(payload, dst)?,
+        }
         self.through += dst.len() as u64;
+        Ok(())
+    }
+
+    fn begin(&mut self, limits: ContextLimits, generation: Generation) -> Result<(), StreamError> {
+        if u64::from(generation.base_len) > self.through {
+            return Err(StreamError::Header("a context that begins from more than there was"));
+        }
+        let new = || Box::new(ContextDecoder::new(limits.window_log));
+        let decoder = self.decoder.get_or_insert_with(new);
+        let base = Base { offset: decoder.offset(), len: generation.base_len };
+        match generation.coder {
+            Coder::Zstd(window_log) => decoder.begin(window_log, base)?,
+            // Before anything is allocated for it.
+            Coder::Ppm(spec) if spec.memory_log > limits.model_log => {
+                return Err(StreamError::Header("a model with more memory than was announced"));
+            }
+            Coder::Ppm(spec) => decoder.begin_ppm(spec, base)?,
+        }
+        self.through = 0;
         Ok(())
     }
 
@@ -181,38 +266,66 @@ impl ReceiverContext {
     }
 }
 
+/// Decodes a block of a model, which comes in parts.
+fn decode_parts(
+    decoder: &mut ContextDecoder,
+    mut payload: &[u8],
+    dst: &mut [u8],
+) -> Result<(), StreamError> {
+    const CUT: StreamError =
+        StreamError::Header("a block of a model whose parts are longer than it");
+    for part in dst.chunks_mut(PPM_RECORD_LEN_MAX) {
+        let (len, rest) = payload.split_first_chunk::<PART_HEADER_LEN>().ok_or(CUT)?;
+        let len = usize::from(u16::from_be_bytes(*len)) + 1;
+        let (record, rest) = rest.split_at_checked(len).ok_or(CUT)?;
+        decoder.decode(record, part)?;
+        payload = rest;
+    }
+    match payload {
+        [] => Ok(()),
+        _ => Err(StreamError::Header("a block of a model that is longer than its parts")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use dwell_codec::CodecId;
+    use dwell_codec::PpmSpec;
 
     use super::*;
 
     const WINDOW_LOG: u8 = 17;
+    const MODEL_LOG: u8 = 21;
+    const LIMITS: ContextLimits = ContextLimits { window_log: WINDOW_LOG, model_log: MODEL_LOG };
 
     fn zstd(level: i32) -> CodecSpec {
         CodecSpec { id: CodecId::Zstd, level }
     }
 
-    /// Sends blocks, each with a level, through both ends; returns the lengths and bases.
-    fn through(blocks: &[(&[u8], i32)]) -> Vec<(usize, Option<u32>)> {
+    fn ppm(order: i32) -> CodecSpec {
+        CodecSpec { id: CodecId::Ppm, level: order }
+    }
+
+    /// Sends blocks, each with a codec, through both ends; returns the lengths and bases.
+    fn through(blocks: &[(&[u8], CodecSpec)]) -> Vec<(usize, Option<u32>)> {
         let (mut sender, mut receiver) =
-            (SenderContext::new(WINDOW_LOG), ReceiverContext::default());
+            (SenderContext::new(WINDOW_LOG, MODEL_LOG), ReceiverContext::default());
         let mut scratch = Vec::new();
         let mut found = Vec::new();
-        for (index, &(block, level)) in blocks.iter().enumerate() {
+        for (index, &(block, codec)) in blocks.iter().enumerate() {
             assert!(sender.takes(index as u64));
-            let mut lent = sender.lend(index as u64, zstd(level));
+            let mut lent = sender.lend(index as u64, codec);
             assert!(!sender.takes(index as u64 + 1), "a job has it");
             let payload = lent.compress(block, &mut scratch).unwrap();
             let mut back = vec![0; block.len()];
             let begins = lent.begins();
-            receiver.decode(WINDOW_LOG, begins, &payload[ROOM..], &mut back).unwrap();
+            receiver.decode(LIMITS, (codec.id, begins), &payload[ROOM..], &mut back).unwrap();
             assert!(back == block);
+            let most = (3 << WINDOW_LOG) + (1 << 19) + (1 << MODEL_LOG) + (192 << 10);
+            assert!(receiver.memory_bytes() <= most, "{}", receiver.memory_bytes());
             sender.returned(lent, block.len());
             assert!(!sender.takes(index as u64), "it comes too late");
             found.push((payload.len() - ROOM, begins.map(|begins| begins.base_len)));
         }
-        assert!(receiver.memory_bytes() <= (3 << WINDOW_LOG) + (1 << 19));
         found
     }
 
@@ -220,8 +333,8 @@ mod tests {
     fn a_change_of_level_keeps_what_went_through() {
         let noise: Vec<u8> =
             (0..60_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        let found =
-            through(&[(&noise, 1), (&noise, 1), (&noise, 6), (&noise[..100], 19), (&noise, 1)]);
+        let blocks = [(60_000, 1), (60_000, 1), (60_000, 6), (100, 19), (60_000, 1)];
+        let found = through(&blocks.map(|(len, level)| (&noise[..len], zstd(level))));
         let bases: Vec<_> = found.iter().map(|(_, base)| *base).collect();
         assert_eq!(bases, [Some(0), None, Some(120_000), Some(60_000), Some(100)]);
         let half = found[0].0 / 2;
@@ -237,24 +350,54 @@ mod tests {
                 (state >> 56) as u8
             })
             .collect();
-        let found = through(&[(&noise, 1), (&noise[..1], 1)]);
+        let found = through(&[(&noise, zstd(1)), (&noise[..1], zstd(1))]);
         let bound = dwell_codec::context_bound(noise.len());
         assert!(found[0].0 > noise.len() && found[0].0 <= bound, "{found:?}");
+        let found = through(&[(&noise, ppm(6)), (&noise[..1], ppm(6))]);
+        let lens: Vec<_> = found.iter().map(|(len, _)| *len).collect();
+        assert_eq!(lens, [noise.len() + 4 * PART_HEADER_LEN, 1 + PART_HEADER_LEN]);
+    }
+
+    #[test]
+    fn a_model_takes_the_place_of_a_frame_and_the_other_way_round() {
+        let text = "dwell compresses packets while they wait, and streams, too; ".repeat(1000);
+        let text = text.as_bytes();
+        let codecs = [zstd(1), ppm(6), ppm(6), ppm(12), zstd(19), ppm(2)];
+        let found = through(&codecs.map(|codec| (text, codec)));
+        let bases: Vec<_> = found.iter().map(|(_, base)| *base).collect();
+        let prime = PPM_PRIME_LEN_MAX as u32;
+        assert_eq!(bases, [Some(0), Some(prime), None, Some(prime), Some(60_000), Some(prime)]);
+        assert!(found.iter().all(|(len, _)| *len < 2000), "{found:?}");
     }
 
     #[test]
     fn a_receiver_reads_no_more_than_came() {
         let mut context = ReceiverContext::default();
         let mut dst = [0; 10];
-        let generation = |window_log, base_len| Some(Generation { window_log, base_len });
-        assert!(context.decode(17, None, &[0], &mut dst).is_err(), "nothing has begun");
-        assert!(context.decode(17, generation(17, 1), &[0], &mut dst).is_err(), "no such base");
-        assert!(
-            context.decode(17, generation(18, 0), &[0], &mut dst).is_err(),
-            "too long a window"
-        );
-        assert!(context.decode(17, generation(3, 0), &[0], &mut dst).is_err());
-        assert!(context.decode(17, generation(17, 0), &[], &mut dst).is_err());
+        let zstd = |log, base_len| Some(Generation { coder: Coder::Zstd(log), base_len });
+        let mut decode = |id, begins, payload: &[u8]| {
+            context.decode(LIMITS, (id, begins), payload, &mut dst).is_ok()
+        };
+        assert!(!decode(CodecId::Zstd, None, &[0]), "nothing has begun");
+        assert!(!decode(CodecId::Zstd, zstd(17, 1), &[0]), "no such base");
+        assert!(!decode(CodecId::Zstd, zstd(18, 0), &[0]), "too long a window");
+        assert!(!decode(CodecId::Zstd, zstd(3, 0), &[0]));
+        assert!(!decode(CodecId::Zstd, zstd(17, 0), &[]));
+        let ppm = |memory_log, base_len| {
+            let coder = Coder::Ppm(PpmSpec { order: 6, memory_log });
+            Some(Generation { coder, base_len })
+        };
+        assert!(!decode(CodecId::Ppm, ppm(22, 0), &[0, 0, 0]), "too much memory");
+        assert!(!decode(CodecId::Ppm, ppm(21, 1), &[0, 0, 0]), "no such base");
         assert!(context.memory_bytes() < 1 << 19);
+        let mut decode = |id, begins, payload: &[u8]| {
+            context.decode(LIMITS, (id, begins), payload, &mut dst).is_ok()
+        };
+        assert!(decode(CodecId::Ppm, ppm(21, 0), b"\0\x09as it is!!"));
+        assert!(!decode(CodecId::Zstd, None, &[0]), "it is a model");
+        for payload in [&b""[..], b"\0", b"\0\0", b"\0\x09short", b"\0\x09as it is!!?"] {
+            assert!(!decode(CodecId::Ppm, ppm(21, 0), payload), "{payload:?}");
+        }
+        assert!(context.memory_bytes() < (1 << MODEL_LOG) + (192 << 10) + (1 << 17));
     }
 }

@@ -1,6 +1,9 @@
 //! Errors of streams.
 
-use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecError, DecodeError};
+use dwell_codec::{
+    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecError, DecodeError, PPM_MEMORY_LOG_MAX,
+    PPM_MEMORY_LOG_MIN,
+};
 use thiserror::Error;
 
 use crate::config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, MSS_MIN, REORDER_MAX};
@@ -36,6 +39,12 @@ pub enum ConfigError {
          for none"
     )]
     Window(u8),
+    /// A model for which there is no memory, or no running context that it could take the place of.
+    #[error(
+        "a model of 2^{0} bytes is not possible: use {PPM_MEMORY_LOG_MIN} to {PPM_MEMORY_LOG_MAX} \
+         beside a window, or 0 for none and no ppm among the codecs"
+    )]
+    Model(u8),
     /// More blocks would be waiting for each other than a receiver accepts.
     #[error("{0} blocks out of order are too many: use at most {REORDER_MAX}")]
     Reorder(u8),
@@ -65,7 +74,7 @@ pub enum StreamError {
     #[error("this is no dwell stream: it begins with other bytes (does the other side speak it?)")]
     NotAStream,
     /// A version that this build does not know.
-    #[error("the stream has version {0}, and only 1 to 3 are known: update this side")]
+    #[error("the stream has version {0}, and only 1 to 4 are known: update this side")]
     Version(u8),
     /// The preamble is invalid, or asks for more than the limits of this receiver.
     #[error("the stream's preamble is not acceptable: {0}")]

@@ -1,8 +1,12 @@
 //! The bytes of preambles and headers: `docs/stream-wire.md`, sections 2 to 5.
 
-use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, context_bound};
+use dwell_codec::{
+    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, PPM_MEMORY_LOG_MIN, PPM_RECORD_LEN_MAX, PpmSpec,
+    context_bound, supported_bitmap,
+};
 
 use crate::config::REORDER_MAX;
+use crate::context::ContextLimits;
 use crate::error::{AbortReason, StreamError};
 
 /// The first bytes of every stream.
@@ -11,8 +15,10 @@ pub(crate) const MAGIC: [u8; 3] = *b"dws";
 pub(crate) const VERSION: u8 = 1;
 /// ... of those in which blocks may refer to earlier ones, ...
 pub(crate) const VERSION_WITH_HISTORY: u8 = 2;
-/// ... and of those with a running context.
+/// ... of those with a running context, ...
 pub(crate) const VERSION_WITH_CONTEXT: u8 = 3;
+/// ... and of those in which that may be a model.
+pub(crate) const VERSION_WITH_MODEL: u8 = 4;
 pub(crate) const PREAMBLE_LEN: usize = 8;
 /// The longest header of a block.
 pub(crate) const HEADER_LEN_MAX: usize = 15;
@@ -21,10 +27,16 @@ pub(crate) const ROOM: usize = 24;
 
 const INDEXED: u8 = 0x10;
 const REFERS: u8 = 0x20;
+/// In version 4 the window has these bits of its byte, and the model's memory the others.
+const WINDOW_BITS: u8 = 5;
+/// The bytes before each part of a payload of ppm.
+pub(crate) const PART_HEADER_LEN: usize = 2;
 /// With a running context these two bits mean something else.
 const RUNNING: u8 = 0x10;
 const BEGINS: u8 = 0x20;
 const KEPT: u8 = 0x40;
+/// In the codecs of a preamble: only running contexts have it.
+const PPM_BIT: u8 = 1 << CodecId::Ppm as u8;
 const END: u8 = 0xf0;
 const ABORT: u8 = 0xf1;
 
@@ -53,6 +65,8 @@ pub(crate) struct Preamble {
     pub(crate) history: bool,
     /// The binary logarithm of the longest window of the running context; 0 if there is none.
     pub(crate) window_log: u8,
+    /// The binary logarithm of the most memory of a model in its place, in bytes; 0 if there is none.
+    pub(crate) model_log: u8,
 }
 
 impl Preamble {
@@ -67,10 +81,14 @@ impl Preamble {
             Layout::LongUnits => 3,
         };
         let [a, b, c] = MAGIC;
-        let (version, sixth) = match (self.window_log, self.history) {
-            (0, false) => (VERSION, self.reorder),
-            (0, true) => (VERSION_WITH_HISTORY, self.reorder),
-            (window_log, _) => (VERSION_WITH_CONTEXT, window_log),
+        let (version, sixth) = match (self.window_log, self.model_log, self.history) {
+            (0, _, false) => (VERSION, self.reorder),
+            (0, _, true) => (VERSION_WITH_HISTORY, self.reorder),
+            (window_log, 0, _) => (VERSION_WITH_CONTEXT, window_log),
+            (window_log, model_log, _) => {
+                let memory = model_log - PPM_MEMORY_LOG_MIN + 1;
+                (VERSION_WITH_MODEL, memory << WINDOW_BITS | window_log)
+            }
         };
         [a, b, c, version, layout, self.block_len_log2, sixth, self.codecs]
     }
@@ -80,14 +98,17 @@ impl Preamble {
         if [a, b, c] != MAGIC {
             return Err(StreamError::NotAStream);
         }
-        let (history, reorder, window_log) = match version {
-            VERSION => (false, sixth, 0),
-            VERSION_WITH_HISTORY => (true, sixth, 0),
-            VERSION_WITH_CONTEXT => (false, 0, sixth),
+        let (history, reorder, window_log, memory) = match version {
+            VERSION => (false, sixth, 0, 0),
+            VERSION_WITH_HISTORY => (true, sixth, 0, 0),
+            VERSION_WITH_CONTEXT => (false, 0, sixth, 0),
+            VERSION_WITH_MODEL => {
+                (false, 0, sixth & ((1 << WINDOW_BITS) - 1), sixth >> WINDOW_BITS)
+            }
             _ => return Err(StreamError::Version(version)),
         };
         let is_window = (CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX).contains(&window_log);
-        if version == VERSION_WITH_CONTEXT && !is_window {
+        if version >= VERSION_WITH_CONTEXT && !is_window {
             return Err(StreamError::Preamble(
                 "its window is shorter than 32 KiB or longer than 8 MiB",
             ));
@@ -111,10 +132,19 @@ impl Preamble {
                 "only blocks that come in order can refer to earlier ones",
             ));
         }
-        if u16::from(codecs) & !dwell_codec::supported_bitmap() != 0 {
+        let has_model = codecs & PPM_BIT != 0;
+        if has_model != (version == VERSION_WITH_MODEL) || has_model != (memory > 0) {
+            return Err(StreamError::Preamble("it has a model without memory, or the reverse"));
+        }
+        if u16::from(codecs & !PPM_BIT) & !supported_bitmap() != 0 {
             return Err(StreamError::Preamble("it needs a codec that this build does not have"));
         }
-        Ok(Self { layout, block_len_log2, reorder, codecs, history, window_log })
+        let model_log = if has_model { PPM_MEMORY_LOG_MIN + memory - 1 } else { 0 };
+        Ok(Self { layout, block_len_log2, reorder, codecs, history, window_log, model_log })
+    }
+
+    pub(crate) const fn context_limits(self) -> ContextLimits {
+        ContextLimits { window_log: self.window_log, model_log: self.model_log }
     }
 
     pub(crate) fn allows(self, codec: CodecId) -> bool {
@@ -161,10 +191,48 @@ pub(crate) struct BlockHeader {
 /// The beginning of a generation of the running context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation {
-    /// The binary logarithm of its window.
-    pub(crate) window_log: u8,
-    /// The number of bytes before it to which it refers.
+    pub(crate) coder: Coder,
+    /// The number of bytes before it to which it refers, or which a model learns first.
     pub(crate) base_len: u32,
+}
+
+/// The codec of a generation, as far as the receiver must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coder {
+    /// zstd with a window of such a binary logarithm.
+    Zstd(u8),
+    Ppm(PpmSpec),
+}
+
+impl Coder {
+    /// Returns the byte that stands for it in a header.
+    fn to_wire(self) -> u8 {
+        match self {
+            Self::Zstd(window_log) => window_log,
+            // Only models that there are begin; what could not be is refused.
+            Self::Ppm(spec) => spec.to_wire().unwrap_or_default(),
+        }
+    }
+
+    fn from_wire(codec: CodecId, byte: u8) -> Result<Self, StreamError> {
+        match codec {
+            CodecId::Ppm => Ok(Self::Ppm(PpmSpec::from_wire(byte)?)),
+            _ => Ok(Self::Zstd(byte)),
+        }
+    }
+}
+
+/// Returns the codec of a block that goes on with a running context.
+fn running_codec(id: u8) -> Option<CodecId> {
+    [CodecId::Zstd, CodecId::Ppm].into_iter().find(|&codec| codec as u8 == id)
+}
+
+/// Returns the most bytes that a block of a running context takes after compression.
+fn running_bound(codec: CodecId, original_len: usize) -> usize {
+    match codec {
+        CodecId::Ppm => original_len + PART_HEADER_LEN * original_len.div_ceil(PPM_RECORD_LEN_MAX),
+        _ => context_bound(original_len),
+    }
 }
 
 /// The bytes of a header; at most [`HEADER_LEN_MAX`].
@@ -267,32 +335,33 @@ impl BlockHeader {
         out.push(&[codec | RUNNING | begins | kept]);
         out.push(&length(self.original_len));
         out.push(&(self.payload_len as u32).to_be_bytes()[1..]);
-        if let Some(Generation { window_log, base_len }) = self.begins {
-            out.push(&[window_log]);
+        if let Some(Generation { coder, base_len }) = self.begins {
+            out.push(&[coder.to_wire()]);
             out.push(&base_len.to_be_bytes());
         }
         out.push(&self.check.to_be_bytes());
     }
 
     fn read_running(first: u8, fields: &mut Fields<'_>) -> Result<Self, StreamError> {
-        if first & RUNNING == 0 || CodecId::from_wire(first & 0x0f) != Some(CodecId::Zstd) {
+        let Some(codec) = running_codec(first & 0x0f).filter(|_| first & RUNNING != 0) else {
             return Err(StreamError::Header("a block that goes on with the context, but cannot"));
-        }
+        };
         let original_len = usize::from(u16::from_be_bytes(fields.take()?)) + 1;
         let [p0, p1, p2] = fields.take()?;
         let payload_len = u32::from_be_bytes([0, p0, p1, p2]) as usize;
         let begins = match first & BEGINS != 0 {
             true => {
-                let [window_log] = fields.take()?;
-                Some(Generation { window_log, base_len: u32::from_be_bytes(fields.take()?) })
+                let [byte] = fields.take()?;
+                let coder = Coder::from_wire(codec, byte)?;
+                Some(Generation { coder, base_len: u32::from_be_bytes(fields.take()?) })
             }
             false => None,
         };
-        if !(1..=context_bound(original_len)).contains(&payload_len) {
+        if !(1..=running_bound(codec, original_len)).contains(&payload_len) {
             return Err(StreamError::Header("a block of the context that is longer than any"));
         }
         let check = u32::from_be_bytes(fields.take()?);
-        let (codec, kept) = (Some(CodecId::Zstd), first & KEPT != 0);
+        let (codec, kept) = (Some(codec), first & KEPT != 0);
         let (refers, index) = (false, None);
         Ok(Self {
             codec,
@@ -470,8 +539,14 @@ mod tests {
         let running = BlockHeader { running: true, payload_len: 3, ..two };
         round_trip(Header::Block(running));
         round_trip(Header::Block(BlockHeader { kept: false, payload_len: 7, ..running }));
-        let begins = Some(Generation { window_log: 23, base_len: 1 << 20 });
+        let begins = Some(Generation { coder: Coder::Zstd(23), base_len: 1 << 20 });
         let longest = BlockHeader { begins, original_len: 65_536, payload_len: 65_544, ..running };
+        round_trip(Header::Block(longest));
+        let ppm = BlockHeader { codec: Some(CodecId::Ppm), payload_len: 4, ..running };
+        round_trip(Header::Block(ppm));
+        let model = PpmSpec { order: 12, memory_log: 26 };
+        let begins = Some(Generation { coder: Coder::Ppm(model), base_len: 32 << 10 });
+        let longest = BlockHeader { begins, original_len: 65_536, payload_len: 65_544, ..ppm };
         round_trip(Header::Block(longest));
         round_trip(Header::End { total: u64::MAX, check: 7 });
         for number in [0, 1, 2, 3, 200] {
@@ -493,6 +568,8 @@ mod tests {
             &[0x10, 0, 9, 0, 0, 3, 0, 0, 0, 0],
             &[0x12, 0, 9, 0, 0, 0, 0, 0, 0, 0],
             &[0x12, 0, 9, 0, 0, 16, 0, 0, 0, 0],
+            &[0x16, 0, 9, 0, 0, 13, 0, 0, 0, 0],
+            &[0x26, 0, 9, 0, 3, 0, 0, 0, 0],
             &[0x22, 0, 9, 0, 3, 0, 0, 0, 0],
         ] {
             assert_eq!(Header::len_of(header[0], true), Ok(header.len()));
@@ -508,10 +585,21 @@ mod tests {
             codecs: 6,
             history: false,
             window_log: 0,
+            model_log: 0,
         };
         let with_history = Preamble { reorder: 0, history: true, ..good };
         let with_context = Preamble { reorder: 0, window_log: 23, ..good };
         assert_eq!(Preamble::from_bytes(with_context.to_bytes()), Ok(with_context));
+        for (window_log, model_log) in [(15, 20), (15, 26), (20, 24), (23, 26)] {
+            let with_model = Preamble { window_log, model_log, codecs: 0x46, ..with_context };
+            assert_eq!(Preamble::from_bytes(with_model.to_bytes()), Ok(with_model));
+            // No model in version 3, and in version 4 no other than with its memory.
+            for (at, value) in [(3, 3), (6, window_log), (6, 1 << 5), (6, 24 | 1 << 5), (7, 6)] {
+                let mut bytes = with_model.to_bytes();
+                bytes[at] = value;
+                assert!(Preamble::from_bytes(bytes).is_err(), "byte {at} = {value}");
+            }
+        }
         assert_eq!(Preamble::from_bytes(with_history.to_bytes()), Ok(with_history));
         assert_eq!(Preamble::from_bytes(good.to_bytes()), Ok(good));
         for (at, value) in

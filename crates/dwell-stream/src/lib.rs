@@ -10,7 +10,8 @@
 //!
 //! Over a slow link a block refers to the 128 KiB before it, which both ends hold meanwhile
 //! ([`Config::history`], [`Limits::history`]); or it goes on with a running context, whose window is megabytes
-//! ([`Config::window_log`], [`Limits::window_log`]).
+//! ([`Config::window_log`], [`Limits::window_log`]), and which over a thin link may be a model that predicts what comes
+//! ([`Config::model_log`], [`Limits::model_log`]).
 //!
 //! Neither end knows sockets, threads or clocks. Time is an argument, and blocks are compressed
 //! when the driver asks for it, by compressors that the driver owns ([`Compressors`], one for each

@@ -84,6 +84,9 @@ pub(crate) fn cost_ns(spec: CodecSpec) -> f64 {
         ("zstd", 1..=2) => 6.0,
         ("zstd", 3..=5) => 11.0,
         ("zstd", 6..=8) => 28.0,
+        ("zstd", 10..) => 120.0,
+        ("ppm", ..=4) => 50.0,
+        ("ppm", _) => 75.0,
         ("zstd", _) => 50.0,
         _ => 30.0,
     }
@@ -421,6 +424,46 @@ mod tests {
             let run = run(&Config::new(strategy), model(100.0), &data);
             let compressed = run.sender.stats().compressed_original_bytes;
             assert!(compressed > 7 << 20, "{strategy}: {:?}", run.sender.stats());
+        }
+    }
+
+    /// The book over and over, each time with other letters.
+    fn books(len: usize) -> Vec<u8> {
+        let letters = |turn: u8| {
+            move |byte: &u8| match byte {
+                b'a'..=b'z' => b'a' + (byte - b'a' + turn) % 26,
+                other => *other,
+            }
+        };
+        let book = include_bytes!("../../../data/text/book1.txt");
+        let books = (0..26).flat_map(|turn| book.iter().map(letters(turn)));
+        books.take(len).collect()
+    }
+
+    /// A model carries more over a thin link, and nobody waits for it over a faster one; also if the link becomes
+    /// faster, or thin, while there is another codec.
+    #[test]
+    fn a_model_pays_over_thin_links_only() {
+        let seconds = |seconds: f64| Instant::from_ns((1e9 * seconds) as u64);
+        let links = [2.0, 5.0, 20.0, 100.0, 500.0].map(|mbit| (mbit, mbit, 1.0));
+        let changing = [(5.0, 200.0, 3.0), (200.0, 5.0, 0.1)];
+        for (mbit, later, change) in links.into_iter().chain(changing) {
+            let link = Model { later: Some((seconds(change), later * MBIT)), ..model(mbit) };
+            let data = books(if mbit.max(later) < 50.0 { 6 << 20 } else { 12 << 20 });
+            let [zstd, ppm] = [0, 22].map(|model_log| {
+                let mut config = Config::new(Strategy::Hull);
+                config.set_window(19);
+                config.set_model(model_log);
+                run(&config, link, &data)
+            });
+            let reported = format!(
+                "{mbit} to {later} Mbit/s: {:.2} and {:.2}, {:?}",
+                ppm.rate / MBIT,
+                zstd.rate / MBIT,
+                ppm.sender.stats().by_codec
+            );
+            let least = if mbit.max(later) < 10.0 { 1.12 } else { 0.98 };
+            assert!(ppm.rate > least * zstd.rate, "{reported}");
         }
     }
 

@@ -37,6 +37,9 @@ pub struct Limits {
     /// The binary logarithm of the longest window of a running context that is accepted, 15 to 23; of it three times as
     /// many bytes are then held, and half a megabyte. 0: none. Default 0.
     pub window_log: u8,
+    /// The binary logarithm of the most memory that a model may have in such a context, in bytes, 20 to 26: so much
+    /// more is then held, and 192 KiB. It takes a window beside it. 0: none. Default 0.
+    pub model_log: u8,
 }
 
 impl Default for Limits {
@@ -48,6 +51,7 @@ impl Default for Limits {
             units: true,
             history: true,
             window_log: 0,
+            model_log: 0,
         }
     }
 }
@@ -316,6 +320,11 @@ impl Receiver {
                     "it has a longer context than is accepted, or none is accepted",
                 ));
             }
+            if preamble.model_log > self.limits.model_log {
+                return Err(StreamError::Preamble(
+                    "it has a model with more memory than is accepted, or none is accepted",
+                ));
+            }
             if preamble.reorder > self.limits.reorder {
                 return Err(StreamError::Preamble("too much may come out of order"));
             }
@@ -435,10 +444,10 @@ impl Receiver {
         }
         let data = match header.codec {
             None => payload,
-            Some(_) if header.running => {
-                let window_log = self.preamble.map_or(0, |preamble| preamble.window_log);
+            Some(codec) if header.running => {
+                let limits = self.preamble.map(Preamble::context_limits).unwrap_or_default();
                 let dst = decompressors.room(header.original_len);
-                self.context.decode(window_log, header.begins, payload, dst)?;
+                self.context.decode(limits, (codec, header.begins), payload, dst)?;
                 &*dst
             }
             Some(codec) if header.refers => {

@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use crate::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy, StreamError};
 
 mod context;
+mod mix;
 
 /// The limits of a receiver that takes any stream.
 fn with_context() -> Limits {
-    Limits { window_log: 23, ..Limits::default() }
+    Limits { window_log: 23, model_log: 26, ..Limits::default() }
 }
 
 /// Sends `data` in pieces of the given lengths, through a transport with little room.

@@ -70,6 +70,7 @@ impl Units {
         let longest = if layout.is_some() { UNIT_PAYLOAD_MAX } else { SRC_LEN_MAX };
         let preamble = layout.map(|layout| Preamble {
             window_log: 0,
+            model_log: 0,
             layout,
             block_len_log2: SRC_LEN_MAX.trailing_zeros() as u8,
             reorder: 0,

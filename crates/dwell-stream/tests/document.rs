@@ -38,7 +38,7 @@ fn examples() -> BTreeMap<&'static str, Vec<u8>> {
 /// Returns the restored data, fed at once or in pieces of this length.
 fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
     let mut limits = Limits::default();
-    limits.window_log = 23;
+    (limits.window_log, limits.model_log) = (23, 26);
     let mut receiver = Receiver::new(limits);
     let mut decompressors = Decompressors::new();
     for bytes in wire.chunks(piece) {
@@ -65,6 +65,7 @@ fn the_examples_are_what_they_are_said_to_be() {
         ("compressed-block", (&dwell, Ok(()))),
         ("history", (&twice, Ok(()))),
         ("running-context", (&packets, Ok(()))),
+        ("running-model", (&packets, Ok(()))),
         ("out-of-order", (b"firstsecond", Ok(()))),
         ("given-up", (b"hello", given_up)),
         ("unit", (&dwell, Ok(()))),
@@ -85,7 +86,7 @@ fn the_examples_are_what_they_are_said_to_be() {
 fn what_must_be_refused_is() {
     let mut examples = examples();
     examples.retain(|title, _| title.starts_with("refused "));
-    assert_eq!(examples.len(), 15);
+    assert_eq!(examples.len(), 27);
     for (title, wire) in examples {
         for piece in [1, wire.len()] {
             let (data, result) = receive(&wire, piece);

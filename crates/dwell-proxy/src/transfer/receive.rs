@@ -21,8 +21,8 @@ use super::place::{Existing, Offer, Place};
 use super::repeats::{WINDOW_LOG2_MIN, window_log2};
 use super::sink::{Kept, Policy, Received, Sink, SinkError};
 use super::{
-    Broken, Meter, PIECE_BYTES, PIECES_MAX, PULSE, Progress, SILENCE_MAX, Summary, TransferError,
-    context_of_receiver,
+    Broken, ContextLogs, Meter, PIECE_BYTES, PIECES_MAX, PULSE, Progress, SILENCE_MAX, Summary,
+    TransferError, context_of_receiver,
 };
 use crate::carrier::{Carrier, CarrierError};
 use crate::engine::{self, RunError, reported_to_stop};
@@ -116,8 +116,8 @@ async fn serve(
     let at = listener.local_addr().map_err(|error| TransferError::from(RunError::from(error)))?;
     on_event(Event::Listening(at));
     let stays = job.stays;
-    let (context_log, _) = context_of_receiver(job.held_bytes());
-    let mut door = Door::new(listener, tls, job.handshake, context_log);
+    let (context, _) = context_of_receiver(job.held_bytes());
+    let mut door = Door::new(listener, tls, job.handshake, context);
     let job = Arc::new(job);
     let (notes, mut noted) = mpsc::channel(PIECES_MAX);
     let (stop, stopped) = watch::channel(false);
@@ -185,8 +185,8 @@ struct Door {
     listener: Option<TcpListener>,
     tls: Option<Arc<ServerConfig>>,
     handshake: Duration,
-    /// The longest window of a running context that is accepted.
-    context_log: u8,
+    /// The running context that is accepted.
+    context: ContextLogs,
     reception: Arc<Reception>,
     clients: JoinSet<(SocketAddr, Result<Carrier, CarrierError>)>,
 }
@@ -196,10 +196,10 @@ impl Door {
         listener: TcpListener,
         tls: Option<Arc<ServerConfig>>,
         handshake: Duration,
-        context_log: u8,
+        context: ContextLogs,
     ) -> Self {
         let (reception, clients) = (Arc::new(Reception::new(HANDSHAKES_MAX)), JoinSet::new());
-        Self { listener: Some(listener), tls, handshake, context_log, reception, clients }
+        Self { listener: Some(listener), tls, handshake, context, reception, clients }
     }
 
     /// Nobody else is let in.
@@ -243,10 +243,10 @@ impl Door {
             return;
         };
         let (reception, tls) = (Arc::clone(&self.reception), self.tls.clone());
-        let (time, context_log) = (self.handshake, self.context_log);
+        let (time, context) = (self.handshake, self.context);
         self.clients.spawn(async move {
             let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
-            let hello = hello.with_window(context_log);
+            let hello = hello.with_window(context.window).with_model(context.model);
             (peer, reception.welcome(admitted, tcp, peer, tls, &hello, time).await)
         });
     }
@@ -296,7 +296,7 @@ async fn receive_files(
             return Err(TransferError::NoPlace(why));
         }
     };
-    let (context_log, context_bytes) = context_of_receiver(job.held_bytes());
+    let (context, context_bytes) = context_of_receiver(job.held_bytes());
     let held = job.held_bytes().saturating_sub(context_bytes);
     let window_log2 = match offer.is_eager {
         true => WINDOW_LOG2_MIN,
@@ -311,7 +311,7 @@ async fn receive_files(
         let _ = notes.try_send(Note::Progress(*progress));
     };
     let mut meter = Meter::new(offer.bytes, progress);
-    let received = match receive_stream(carrier, writer, (context_log, &mut meter)).await {
+    let received = match receive_stream(carrier, writer, (context, &mut meter)).await {
         Ok(received) => received,
         Err(Failure::Transfer(error)) => return Err(error),
         Err(Failure::Writer) => {
@@ -356,10 +356,10 @@ impl<E: Into<TransferError>> From<E> for Failure {
 async fn receive_stream<F: FnMut(&Progress)>(
     carrier: &mut Carrier,
     writer: &mut Writer,
-    (window_log, meter): (u8, &mut Meter<F>),
+    (context, meter): (ContextLogs, &mut Meter<F>),
 ) -> Result<Received, Failure> {
     let mut limits = Limits::in_order();
-    limits.window_log = window_log;
+    (limits.window_log, limits.model_log) = (context.window, context.model);
     let mut receiver = Receiver::new(limits);
     let mut decompress = Decompressors::new();
     let mut bytes = vec![0; PIECE_BYTES];

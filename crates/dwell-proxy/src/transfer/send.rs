@@ -19,8 +19,8 @@ use super::count::Count;
 use super::repeats::{Finder, WINDOW_LOG2_MIN, window_log2};
 use super::source::{Outlet, Recorder, Sent, Source, Stop};
 use super::{
-    CONTEXT_LOG_USUAL, CONTEXT_PART, Meter, Offer, PIECES_MAX, Progress, Summary, TransferError,
-    set_context,
+    CONTEXT_LOG_USUAL, CONTEXT_PART, ContextLogs, Meter, Offer, PIECES_MAX, Progress, Summary,
+    TransferError, set_context,
 };
 use crate::carrier::{Carrier, CarrierError};
 use crate::clock;
@@ -118,8 +118,11 @@ async fn send_files(
         (window_log2 > 0).then(|| Finder::new(window_log2, offer.bytes.unwrap_or(u64::MAX)));
 
     let mut config = job.compressing.sender_config(&carrier.theirs);
-    let accepted_log = if offer.is_eager { CONTEXT_LOG_USUAL } else { carrier.theirs.window_log };
-    set_context(&mut config, accepted_log, memory);
+    let context = match offer.is_eager {
+        true => ContextLogs { window: CONTEXT_LOG_USUAL, model: 0 },
+        false => ContextLogs { window: carrier.theirs.window_log, model: carrier.theirs.model_log },
+    };
+    set_context(&mut config, context, memory);
     let mut sender =
         Sender::new(&config).map_err(|error| TransferError::Connection(error.to_string()))?;
     sender.expect_rate(clock::now(), RATE_AT_FIRST);

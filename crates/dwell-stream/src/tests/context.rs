@@ -1,12 +1,13 @@
 //! Streams with a running context.
 
 use dwell_base::Instant;
+use dwell_codec::{CodecId, CodecSpec};
 use proptest::prelude::*;
 
 use super::{text, transfer_over, with_context};
 use crate::{
-    AbortReason, Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy,
-    StreamError,
+    AbortReason, Compressors, Config, Decompressors, Limits, LinkReport, Receiver, Sender,
+    Strategy, StreamError,
 };
 
 /// Numbers that look random, the same each time.
@@ -30,12 +31,34 @@ fn running(window_log: u8) -> Config {
     config
 }
 
+/// The same, and models of a megabyte.
+fn with_model(window_log: u8) -> Config {
+    let mut config = running(window_log);
+    config.set_model(20);
+    config
+}
+
+/// What a transport says of a slow link with a queue before it.
+fn full_link() -> LinkReport {
+    LinkReport {
+        delivered_rate: 1000.0,
+        round_trip_ns: 40_000_000,
+        queue_ns: 100_000_000,
+        pending_bytes: 1 << 20,
+        ..LinkReport::default()
+    }
+}
+
 /// Sends all of it over a link that is known to be slow, each block compressed before it goes; returns the wire.
 fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
     let mut sender = Sender::new(config).unwrap();
     let (mut compressors, mut wire, mut rest) = (Compressors::new(), Vec::new(), data);
     let mut now = Instant::ZERO;
     sender.expect_rate(now, 1000.0);
+    for _ in 0..2 {
+        sender.reported(now, &full_link());
+        now = now + 300_000_000;
+    }
     while !sender.is_finished() {
         rest = &rest[sender.accept(rest)..];
         if rest.is_empty() {
@@ -80,6 +103,7 @@ proptest! {
         piece_ns in prop_oneof![Just(1_000u64), Just(1_000_000), Just(50_000_000)],
         window_log in 15u8..19,
         idle: bool,
+        model: bool,
     ) {
         let (words, noise) = (text(40_000), noise(20_000));
         let data: Vec<u8> = parts
@@ -91,7 +115,7 @@ proptest! {
             })
             .copied()
             .collect();
-        let mut config = running(window_log);
+        let mut config = if model { with_model(window_log) } else { running(window_log) };
         config.idle_history = idle;
         let (got, sender) = transfer_over(&config, &data, &sizes, piece_ns).unwrap();
         prop_assert_eq!(got, data);
@@ -99,9 +123,11 @@ proptest! {
     }
 
     #[test]
-    fn damage_to_a_running_context_is_noticed(at in 0usize..60_000, flip in 1u8..) {
+    fn damage_to_a_running_context_is_noticed(
+        at in 0usize..60_000, flip in 1u8.., model: bool,
+    ) {
         let data = text(60_000);
-        let mut wire = wire_of(&running(16), &data);
+        let mut wire = wire_of(&if model { with_model(16) } else { running(16) }, &data);
         let at = at % wire.len();
         wire[at] ^= flip;
         let (got, result) = receive(with_context(), &wire);
@@ -132,6 +158,60 @@ fn a_context_must_be_accepted_with_its_window() {
         assert_eq!(result.is_ok(), fits, "{window_log}: {result:?}");
         assert!(fits || matches!(result, Err(StreamError::Preamble(_))));
     }
+}
+
+#[test]
+fn a_model_must_be_accepted_with_its_memory() {
+    let mut config = running(18);
+    config.set_model(24);
+    let wire = wire_of(&config, b"a model is an agreement");
+    assert_eq!(wire[3], 4, "the version");
+    for (model_log, fits) in [(0, false), (23, false), (24, true), (26, true)] {
+        let (_, result) = receive(Limits { model_log, ..with_context() }, &wire);
+        assert_eq!(result.is_ok(), fits, "{model_log}: {result:?}");
+        assert!(fits || matches!(result, Err(StreamError::Preamble(_))));
+    }
+}
+
+#[test]
+fn over_a_slow_link_a_model_leaves_less() {
+    let book = include_bytes!("../../../../data/text/book1.txt");
+    let [zstd, ppm] = [false, true].map(|has_model| {
+        let mut config = Config::new(Strategy::Hull);
+        config.set_window(20);
+        if has_model {
+            config.set_model(23);
+        }
+        let wire = wire_of(&config, book);
+        assert!(receive(with_context(), &wire) == (book.to_vec(), Ok(())));
+        wire.len()
+    });
+    assert!(ppm < zstd * 9 / 10, "{ppm} and {zstd} bytes");
+}
+
+#[test]
+fn a_model_needs_memory_and_a_context() {
+    let message = |window_log, model_log, codecs: &[&str]| {
+        let mut config = running(window_log);
+        config.model_log = model_log;
+        let ppm = CodecSpec { id: CodecId::Ppm, level: 6 };
+        let codecs = codecs.iter().map(|name| name.parse().unwrap_or(ppm));
+        config.codecs = codecs.collect();
+        config.check().map_err(|error| error.to_string())
+    };
+    assert_eq!(message(20, 24, &["zstd", "ppm"]), Ok(()));
+    assert_eq!(message(20, 24, &["ppm"]), Ok(()));
+    assert_eq!(message(20, 24, &["zstd"]), Ok(()));
+    for (window_log, model_log) in [(0, 24), (20, 19), (20, 27), (20, 0)] {
+        let error = message(window_log, model_log, &["zstd", "ppm"]).unwrap_err();
+        assert!(error.contains("use 20 to 26"), "{error}");
+    }
+    let mut config = running(20);
+    config.set_model(24);
+    config.codecs.iter_mut().for_each(|codec| codec.level = 13);
+    assert!(config.check().is_err());
+    let more = with_model(20).context_bytes_max() - running(20).context_bytes_max();
+    assert!(((1 << 20)..(2 << 20)).contains(&more), "{more}");
 }
 
 #[test]

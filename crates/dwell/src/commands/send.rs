@@ -64,7 +64,7 @@ pub(crate) struct SendCommand {
     /// Take files for the same if their length and time are the receiver's, without comparing their bytes
     #[arg(long)]
     quick: bool,
-    /// The memory for finding what repeats: a quarter for zstd's window of up to 8 MiB, the rest for a long distance, as
+    /// The memory for finding what repeats: a quarter for zstd's window of up to 8 MiB and for models, the rest for a long distance, as
     /// `zstd --long` has it (all of it for 128 MiB of distance); 0 to look for nothing
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory_max: ByteSize,
@@ -77,8 +77,8 @@ pub(crate) struct SendCommand {
     /// [default: hull]
     #[arg(long, value_parser = strategy)]
     strategy: Option<dwell_stream::Strategy>,
-    /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate]
-    #[arg(long, value_name = "CODECS", value_delimiter = ',')]
+    /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate, ppm]
+    #[arg(long, value_name = "CODECS", value_delimiter = ',', value_parser = CodecSpec::of_stream)]
     codec: Vec<CodecSpec>,
     /// The longest time to connect
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]

@@ -12,6 +12,9 @@ use super::*;
 use crate::message::Reason;
 use crate::transfer::SILENCE_MAX;
 
+/// With room for a context, and for a model.
+const MEMORY: u64 = 256 << 20;
+
 /// A file that is removed with it.
 struct Data(PathBuf);
 
@@ -44,7 +47,7 @@ fn sent(
     let job = Send {
         source: Source::files(std::slice::from_ref(&data.0), false).unwrap(),
         is_quick: false,
-        memory_bytes_max: 64 << 20,
+        memory_bytes_max: MEMORY,
         to,
         security: Security::None,
         compressing: Compression { strategy: None, codecs: Vec::new(), wish: None },
@@ -129,4 +132,48 @@ fn an_older_receiver_is_named_as_such() {
         let said = result.unwrap_err().to_string();
         assert!(said.contains("use the same dwell at both ends"), "{len}: {said}");
     }
+}
+
+/// The version of the stream that a receiver with this hello is sent.
+fn version_for(hello: Vec<u8>, name: &str) -> u8 {
+    let data = Data::new(name, 2 << 20);
+    let (versions, version) = std::sync::mpsc::channel();
+    let result = sent(&data, SILENCE_MAX, move |mut stream| {
+        stream.write_all(&hello).unwrap();
+        say(&mut stream, &Message::Accept { asks: false, window_log2: 0 });
+        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+        let at = loop {
+            let found = bytes.windows(4).position(|bytes: &[u8]| bytes.starts_with(b"dws"));
+            match found {
+                Some(at) => break at,
+                None => {
+                    let len = stream.read(&mut piece).unwrap();
+                    assert!(len > 0, "no stream came");
+                    bytes.extend_from_slice(&piece[..len]);
+                }
+            }
+        };
+        versions.send(bytes[at + 3]).unwrap();
+        say(&mut stream, &Message::Refused(Reason::Other, "that will do".to_owned()));
+        Some(stream)
+    });
+    assert!(result.is_err());
+    version.recv().unwrap()
+}
+
+/// Earlier builds do not say that they know models, and are sent none; before that they did not say that they know contexts.
+#[test]
+fn a_receiver_is_sent_the_version_that_it_knows() {
+    let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "").with_window(23).with_model(24);
+    let bytes = hello.encode();
+    assert_eq!(version_for(bytes.clone(), "version-4"), 4);
+    let without = |fields: usize| {
+        let mut bytes = bytes.clone();
+        bytes.truncate(bytes.len() - fields);
+        bytes[5] -= fields as u8;
+        bytes
+    };
+    assert_eq!(version_for(without(1), "version-3"), 3);
+    assert_eq!(version_for(without(2), "version-3-without-features"), 3);
+    assert_eq!(version_for(without(3), "version-2"), 2);
 }
