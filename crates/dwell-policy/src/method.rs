@@ -41,7 +41,7 @@
 //! for _ in 0..20 {
 //!     let choice = Choice::alone("strong");
 //!     let (original_len, used_len, took_ns) = (65_536, 60_000, 13_107_200);
-//!     let result = Measured { choice, original_len, history_len, used_len, took_ns };
+//!     let result = Measured { choice, original_len, history_len, used_len, took_ns, away_ns: 0 };
 //!     steering.compressed(&result, false);
 //!     let choice = Choice::alone("fast");
 //!     let result = Measured { choice, took_ns: 200_000, ..result };

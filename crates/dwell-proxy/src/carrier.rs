@@ -126,6 +126,8 @@ pub(crate) struct Carrier {
     pub(crate) peer: SocketAddr,
     /// What its streams have shown of the link, one after another.
     trains: Trains,
+    /// What is written waits for more.
+    is_holding: bool,
 }
 
 #[derive(Debug)]
@@ -135,6 +137,12 @@ enum Io {
 }
 
 impl Carrier {
+    /// Whose other end has not said its hello yet.
+    fn of(io: Io, peer: SocketAddr, ours: &Hello) -> Self {
+        let (rest, trains, is_holding) = (Vec::new(), Trains::default(), false);
+        Self { io, rest, theirs: ours.clone(), peer, trains, is_holding }
+    }
+
     /// Connects to an egress.
     pub(crate) async fn connect(
         to: &Target,
@@ -168,8 +176,7 @@ impl Carrier {
                 Io::Tls(Box::new(TlsStream::Client(stream)))
             }
         };
-        let trains = Trains::default();
-        let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer, trains };
+        let mut carrier = Self::of(io, peer, ours);
         carrier.write(&[&ours.encode(), first].concat()).await?;
         Ok(carrier)
     }
@@ -197,8 +204,7 @@ impl Carrier {
                     (Io::Tls(Box::new(TlsStream::Server(stream))), true)
                 }
             };
-            let trains = Trains::default();
-            let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer, trains };
+            let mut carrier = Self::of(io, peer, ours);
             match carrier.answer(ours).await {
                 Ok(()) => Ok(carrier),
                 Err(error) if has_key && error.is_cut() => Err(CarrierError::Left),
@@ -299,9 +305,26 @@ impl Carrier {
         SockRef::from(self.tcp()).set_tcp_notsent_lowat(len)
     }
 
+    /// Has the kernel keep what does not fill a segment until there is more, or [`Carrier::release`] is called.
+    pub(crate) fn hold(&mut self) {
+        self.is_holding = SockRef::from(self.tcp()).set_tcp_cork(true).is_ok();
+    }
+
+    /// Has it sent.
+    pub(crate) fn release(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.is_holding) {
+            true => SockRef::from(self.tcp()).set_tcp_cork(false),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) const fn is_holding(&self) -> bool {
+        self.is_holding
+    }
+
     /// Returns what TCP says of the link.
     pub(crate) fn link_report(&mut self) -> Option<LinkReport> {
-        let mut report = crate::tcp_info::link_report(self.tcp().as_fd())?;
+        let mut report = crate::tcp_info::link_report(self.tcp().as_fd(), self.is_holding)?;
         self.trains.reported(crate::clock::now(), &mut report);
         Some(report)
     }
@@ -411,4 +434,40 @@ pub(crate) fn tune(tcp: &TcpStream, between_proxies: bool) -> io::Result<()> {
         socket.set_tcp_notsent_lowat(dwell_stream::Config::default().not_sent_len())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn pair() -> (Carrier, TcpStream) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (far, peer) = listener.accept().await.unwrap();
+        tune(&near, true).unwrap();
+        let hello = Hello::new(crate::hello::Purpose::Streams, 65_536, "");
+        (Carrier::of(Io::Plain(near), peer, &hello), far)
+    }
+
+    #[tokio::test]
+    async fn what_is_held_goes_with_what_comes_next_or_when_it_is_released() {
+        let (mut carrier, mut far) = pair().await;
+        let mut bytes = [0; 16];
+        for is_followed in [true, false] {
+            carrier.hold();
+            carrier.write(b"opened").await.unwrap();
+            assert!(carrier.is_holding());
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let early = far.try_read(&mut bytes);
+            assert!(early.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+            let report = carrier.link_report().unwrap();
+            assert_eq!(report.pending_bytes, 0, "it waits for no link");
+            if is_followed {
+                carrier.write(b", data").await.unwrap();
+            }
+            carrier.release().unwrap();
+            let len = far.read(&mut bytes).await.unwrap();
+            assert_eq!(&bytes[..len], if is_followed { &b"opened, data"[..] } else { b"opened" });
+        }
+    }
 }

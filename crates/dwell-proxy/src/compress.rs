@@ -8,7 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use dwell_base::Instant;
 use dwell_stream::{Compressors, Done, Job};
 use tokio::sync::oneshot;
 
@@ -19,8 +18,8 @@ const THREADS_MAX: usize = 16;
 /// The difference of the threads' niceness to the rest of the process.
 const NICENESS: i32 = 5;
 
-/// A job, when it came, and who waits for it.
-type Order = (Job, Instant, oneshot::Sender<Done>);
+/// A job, and who waits for it.
+type Order = (Job, oneshot::Sender<Done>);
 
 /// Hands jobs to the threads, in the order they come. Each stream has one job here at most, which
 /// bounds the queue. The threads end with it.
@@ -59,7 +58,7 @@ impl CompressorPool {
     /// Has a job done. The receiver fails only if compressing panicked.
     pub(crate) fn submit(&self, job: Job) -> oneshot::Receiver<Done> {
         let (done, receiver) = oneshot::channel();
-        self.shared.lock().orders.push_back((job, clock::now(), done));
+        self.shared.lock().orders.push_back((job, done));
         self.shared.wake.notify_one();
         receiver
     }
@@ -95,15 +94,12 @@ impl Shared {
         // Of this thread alone, as Linux has it. Refused or not: it only matters under load.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut compress = Compressors::new();
-        while let Some((job, submitted, waiting)) = self.next() {
+        while let Some((job, waiting)) = self.next() {
             if waiting.is_closed() {
                 continue;
             }
-            // Waiting for a thread counts: where many streams share the processors, each must
-            // believe its codecs to be slower.
-            let mut begin = Some(submitted);
-            let time = || begin.take().unwrap_or_else(clock::now);
-            let run = AssertUnwindSafe(|| job.run(&mut compress, time));
+            // A codec takes no longer for that this thread had to wait: who gave the job away counts that.
+            let run = AssertUnwindSafe(|| job.run(&mut compress, clock::thread_cpu));
             match catch_unwind(run) {
                 // The stream may have ended meanwhile.
                 Ok(done) => drop(waiting.send(done)),

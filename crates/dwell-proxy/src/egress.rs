@@ -230,6 +230,10 @@ impl Running {
                     prepared.other_end_holds();
                     is_held = prepared.holds_history();
                 }
+                if opening.is_eager {
+                    // Nobody waits for this: it goes with the first bytes of the target, if they are there soon.
+                    carrier.hold();
+                }
                 if !is_heard(
                     carrier.say(&Message::Opened { bound: Target::at(bound), is_held }).await,
                 )? {

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
 use dwell_stream::LinkReport;
 
 use crate::turns::Turns;
@@ -18,6 +20,10 @@ const IDLE_PATHS_MAX: usize = 64;
 /// The weight of a rate below the one that is known of a path: of many streams at a time each finds only
 /// its part.
 const LOWER_GAIN: f64 = 0.25;
+/// After this time without another one it counts alone, as the route may be another, ...
+const FOUND_OLD_NS: u64 = 10 * SECOND_NS;
+/// ... and after this one nothing is known.
+const FORGOTTEN_NS: u64 = 60 * SECOND_NS;
 
 /// All paths that have streams, and some that had, by the other proxy's address.
 #[derive(Debug, Default)]
@@ -42,6 +48,7 @@ struct Load {
     rate: f64,
     /// The rate that a stream has found last, in bytes a second; zero if none has.
     found: f64,
+    found_at: Instant,
 }
 
 /// One stream's part of the load.
@@ -93,16 +100,18 @@ impl Share {
         (load.rate > 0.0).then(|| load.rate / f64::from(others + 1))
     }
 
-    /// Returns the rate of the path as streams have found it, in bytes a second, zero if none has; with
+    /// Returns the rate of the path as streams have found it, in bytes a second, zero if none has lately; with
     /// what TCP says of this one now.
-    pub(crate) fn path_rate(&self, report: &LinkReport) -> f64 {
+    pub(crate) fn path_rate(&self, now: Instant, report: &LinkReport) -> f64 {
         let mut load = self.path.load();
         let rate = report.delivered_rate;
         if !report.is_least && rate > 0.0 {
-            let gain = if rate < load.found { LOWER_GAIN } else { 1.0 };
+            let is_old = now.since_ns(load.found_at) >= FOUND_OLD_NS;
+            let gain = if rate < load.found && !is_old { LOWER_GAIN } else { 1.0 };
             load.found += gain * (rate - load.found);
+            load.found_at = now;
         }
-        load.found
+        if now.since_ns(load.found_at) < FORGOTTEN_NS { load.found } else { 0.0 }
     }
 
     /// The stream has something to send, or not, and the path takes this many bytes a second of it, if
@@ -161,15 +170,20 @@ mod tests {
     fn what_a_stream_has_found_is_known_to_the_next() {
         let paths = Paths::default();
         let path = || paths.to([192, 0, 2, 1].into()).share();
-        let found = |delivered_rate, is_least| {
-            path().path_rate(&LinkReport { delivered_rate, is_least, ..LinkReport::default() })
+        let found = |seconds: u64, delivered_rate, is_least| {
+            let now = Instant::from_ns((100 + seconds) * SECOND_NS);
+            path().path_rate(now, &LinkReport { delivered_rate, is_least, ..Default::default() })
         };
-        assert_eq!(found(0.0, false), 0.0);
-        assert_eq!(found(5e6, true), 0.0, "the least that it carries");
-        assert_eq!(found(1e6, false), 1e6);
-        assert_eq!(found(0.0, true), 1e6, "another stream");
-        assert_eq!(found(5e5, false), 8.75e5);
-        assert_eq!(found(2e6, false), 2e6);
+        assert_eq!(found(0, 0.0, false), 0.0);
+        assert_eq!(found(0, 5e6, true), 0.0, "the least that it carries");
+        assert_eq!(found(0, 1e6, false), 1e6);
+        assert_eq!(found(1, 0.0, true), 1e6, "another stream");
+        assert_eq!(found(2, 5e5, false), 8.75e5);
+        assert_eq!(found(3, 2e6, false), 2e6);
+        // The route may be another after a while, and is not known for ever.
+        assert_eq!(found(12, 1e6, false), 1.75e6);
+        assert_eq!(found(22, 1e5, false), 1e5);
+        assert_eq!((found(81, 0.0, true), found(82, 0.0, true)), (1e5, 0.0));
     }
 
     #[test]

@@ -36,6 +36,8 @@ const ROOM_BYTES_MIN: usize = 4 << 10;
 const ROUNDS_MAX: u32 = 8;
 /// A side that could go away unseen, as nothing is read from it, is checked this often.
 const LOOK: Duration = Duration::from_secs(1);
+/// What a connection holds until there is more goes without it after this time.
+const HOLD: Duration = Duration::from_millis(1);
 /// An idle stream may hold this much of what is not complete.
 const SCRAPS_BYTES: usize = 4 << 10;
 /// And this much that what comes may refer to, if there is room for it.
@@ -138,6 +140,8 @@ pub(crate) struct Pump<'a> {
     timer: Pin<Box<Sleep>>,
     /// True if the timer is set for a check of a side, not for the end of patience.
     looking: bool,
+    /// What the connection holds goes then.
+    release_at: Option<Instant>,
 }
 
 impl<'a> Pump<'a> {
@@ -157,6 +161,8 @@ impl<'a> Pump<'a> {
         let Shared { compress, metrics, path, stall, sending, receiving, history } = shared;
         let kept_bytes_max = SCRAPS_BYTES + if history.is_some() { HISTORY_BYTES_MAX } else { 0 };
         let share = path.share();
+        let release_at = carrier.is_holding().then(|| now + HOLD);
+        let timer = tokio::time::sleep_until(release_at.unwrap_or(now + idle));
         Ok(Self {
             local,
             carrier,
@@ -180,8 +186,9 @@ impl<'a> Pump<'a> {
             sink_ended: false,
             idle,
             moved_at: now,
-            timer: Box::pin(tokio::time::sleep_until(now + idle)),
+            timer: Box::pin(timer),
             looking: false,
+            release_at,
         })
     }
 
@@ -480,6 +487,11 @@ impl<'a> Pump<'a> {
             self.set_timer();
         }
         while self.timer.as_mut().poll(cx).is_ready() {
+            if self.release_at.take_if(|at| *at <= Instant::now()).is_some() {
+                self.carrier.release().map_err(End::Cut)?;
+                self.set_timer();
+                continue;
+            }
             self.end_turn.take_if(|(_, until)| *until <= Instant::now());
             if self.moved_at.elapsed() >= self.idle {
                 return Err(End::Idle);
@@ -500,6 +512,7 @@ impl<'a> Pump<'a> {
         let look = Instant::now() + LOOK;
         let at = if self.looking { look.min(patience) } else { patience };
         let at = self.end_turn.as_ref().map_or(at, |&(_, until)| at.min(until));
+        let at = self.release_at.map_or(at, |release_at| at.min(release_at));
         self.timer.as_mut().reset(at);
     }
 

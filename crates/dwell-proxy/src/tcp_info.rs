@@ -27,9 +27,10 @@ mod at {
 /// The bit of `tcpi_delivery_rate_app_limited`.
 const APP_LIMITED_BIT: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
 
-/// Returns what TCP says of a connection's link; none if it is no TCP connection.
-pub(crate) fn link_report(socket: BorrowedFd<'_>) -> Option<LinkReport> {
-    Some(report(&tcp_info(socket)?))
+/// Returns what TCP says of a connection's link; none if it is no TCP connection. What is kept back until there is more does
+/// not wait for the link.
+pub(crate) fn link_report(socket: BorrowedFd<'_>, is_holding: bool) -> Option<LinkReport> {
+    Some(report(&tcp_info(socket)?, is_holding))
 }
 
 #[allow(unsafe_code, reason = "no safe wrapper of TCP_INFO is at hand")]
@@ -50,7 +51,7 @@ fn tcp_info(socket: BorrowedFd<'_>) -> Option<[u8; LEN]> {
     (done == 0).then_some(info)
 }
 
-fn report(info: &[u8; LEN]) -> LinkReport {
+fn report(info: &[u8; LEN], is_holding: bool) -> LinkReport {
     let number = |at: usize| {
         let bytes = info[at..at + 4].try_into().unwrap_or_default();
         u64::from(u32::from_ne_bytes(bytes))
@@ -63,6 +64,7 @@ fn report(info: &[u8; LEN]) -> LinkReport {
         0xffff_ffff => rtt_us,
         min_rtt_us => min_rtt_us,
     };
+    let not_sent = if is_holding { 0 } else { number(at::NOTSENT_BYTES) };
     LinkReport {
         delivered_rate: long(at::DELIVERY_RATE) as f64,
         is_least: info[at::APP_LIMITED] & APP_LIMITED_BIT != 0,
@@ -70,12 +72,13 @@ fn report(info: &[u8; LEN]) -> LinkReport {
         path_rate: 0.0,
         train_rate: 0.0,
         train_least: 0.0,
+        segment_bytes: mss,
         // Both wrap around, and what is between them does.
         confirmations: number(at::SEGS_IN).wrapping_sub(number(at::DATA_SEGS_IN)) & 0xffff_ffff,
         round_trip_ns: min_rtt_us * 1000,
         queue_ns: rtt_us.saturating_sub(min_rtt_us) * 1000,
         receiver_wait_ns: long(at::RWND_LIMITED_US).saturating_mul(1000),
-        pending_bytes: number(at::NOTSENT_BYTES) + number(at::UNACKED) * mss,
+        pending_bytes: not_sent + number(at::UNACKED) * mss,
     }
 }
 
@@ -96,7 +99,7 @@ mod tests {
             near.write_all(&[1; 50_000]).unwrap();
             far.read_exact(&mut [0; 50_000]).unwrap();
         }
-        let report = link_report(near.as_fd()).unwrap();
+        let report = link_report(near.as_fd(), false).unwrap();
         // Loopback: a round trip takes less than a second, and carries more than a modem.
         assert!((1..1_000_000_000).contains(&report.round_trip_ns), "{report:?}");
         assert!(report.window_rate > 1e5 && report.rate().unwrap() > 1e5, "{report:?}");
@@ -107,7 +110,7 @@ mod tests {
     #[test]
     fn what_is_no_connection_says_nothing() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert_eq!(link_report(socket.as_fd()), None);
+        assert_eq!(link_report(socket.as_fd(), false), None);
     }
 
     #[test]
@@ -133,16 +136,18 @@ mod tests {
             path_rate: 0.0,
             train_rate: 0.0,
             train_least: 0.0,
+            segment_bytes: 1448,
             confirmations: 5,
             round_trip_ns: 18_500_000,
             queue_ns: 1_500_000,
             receiver_wait_ns: 70_000_000,
             pending_bytes: 3000,
         };
-        assert_eq!(report(&info), expected);
+        assert_eq!(report(&info, false), expected);
+        assert_eq!(report(&info, true), LinkReport { pending_bytes: 2896, ..expected });
         info[at::MIN_RTT_US..at::MIN_RTT_US + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
         assert_eq!(
-            report(&info),
+            report(&info, false),
             LinkReport { round_trip_ns: 20_000_000, queue_ns: 0, ..expected }
         );
     }

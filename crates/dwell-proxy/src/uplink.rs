@@ -159,7 +159,7 @@ impl Uplink {
         self.reported_at = Some(now);
         let Some(mut report) = carrier.link_report() else { return };
         if let Some(share) = &self.share {
-            report.path_rate = share.path_rate(&report);
+            report.path_rate = share.path_rate(now, &report);
         }
         self.sender.reported(now, &report);
     }
@@ -189,7 +189,7 @@ impl Uplink {
             return Ok(false);
         }
         let offered = wire.len();
-        match Pin::new(carrier).poll_write(cx, wire)? {
+        match Pin::new(&mut *carrier).poll_write(cx, wire)? {
             Poll::Pending => {
                 self.found_blocked();
                 Ok(false)
@@ -197,6 +197,7 @@ impl Uplink {
             Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(len) => {
                 self.sender.wrote(clock::now(), len);
+                carrier.release()?;
                 self.blocked = false;
                 if len < offered {
                     self.found_blocked();

@@ -420,7 +420,7 @@ impl Blocks {
 
     pub(crate) fn done(&mut self, done: Done) {
         let compression = done.compression();
-        let Done { mut job, payload, took_ns } = done;
+        let Done { mut job, payload, took_ns, .. } = done;
         let used = compression.used_len();
         let lent = job.context.take();
         if !lent.as_ref().is_some_and(Lent::is_primed) {
@@ -497,7 +497,7 @@ impl Blocks {
     }
 
     /// Returns the place in the queue of the block that may be sent now.
-    fn next_to_go(&self, now: Instant) -> Option<usize> {
+    fn next_to_go(&mut self, now: Instant) -> Option<usize> {
         let oldest = self.queue.front()?.part.index;
         let reachable =
             self.queue.iter().take_while(|block| block.part.index - oldest <= self.reorder);

@@ -194,7 +194,7 @@ impl Job {
             None => compressors.compress(self.spec, &self.history, src, self.len_max),
         };
         let took_ns = clock().since_ns(begin);
-        Done { job: self, payload, took_ns }
+        Done { job: self, payload, took_ns, away_ns: took_ns }
     }
 }
 
@@ -205,13 +205,14 @@ pub struct Done {
     pub(crate) job: Job,
     pub(crate) payload: Option<Vec<u8>>,
     pub(crate) took_ns: u64,
+    pub(crate) away_ns: u64,
 }
 
 impl Done {
     /// Says that the sender had it back so long after it had given the job away: waiting for a thread, and to be taken up
-    /// again, are a part of what compressing costs it.
+    /// again, are a part of what compressing costs it, if not of what the codec does.
     pub fn back_after(&mut self, ns: u64) {
-        self.took_ns = self.took_ns.max(ns);
+        self.away_ns = self.took_ns.max(ns);
     }
 
     /// Returns the result, as numbers.
@@ -223,6 +224,7 @@ impl Done {
             original_len: self.job.original_len(),
             compressed_len: self.payload.as_ref().map(|payload| payload.len() - ROOM),
             took_ns: self.took_ns,
+            away_ns: self.away_ns,
         }
     }
 }
@@ -241,8 +243,10 @@ pub struct Compression {
     /// The length after; none if the result is of no use and the data are sent uncompressed. In a running context it
     /// may be a little more than before.
     pub compressed_len: Option<usize>,
-    /// The time that it took, in nanoseconds.
+    /// The time that compressing took, in nanoseconds.
     pub took_ns: u64,
+    /// The time until the sender had it back, in nanoseconds, as far as it was said ([`Done::back_after`]).
+    pub away_ns: u64,
 }
 
 impl Compression {
@@ -259,6 +263,7 @@ impl Compression {
             history_len: self.history_len,
             used_len: self.used_len(),
             took_ns: self.took_ns,
+            away_ns: self.away_ns,
         }
     }
 }

@@ -363,6 +363,21 @@ fn a_busy_stream_lets_go_of_its_history_now_and_then() {
     }
 }
 
+#[test]
+fn how_long_a_job_was_away_is_no_time_of_its_codec() {
+    let mut sender = Sender::new(&Config::new(Strategy::All)).unwrap();
+    sender.accept(&text(70_000));
+    let job = sender.next_job(Instant::ZERO).unwrap();
+    let mut clock = [0, 7_000].map(Instant::from_ns).into_iter();
+    let mut done = job.run(&mut Compressors::new(), || clock.next().unwrap());
+    for (back_ns, away_ns) in [(5_000, 7_000), (9_000, 9_000)] {
+        done.back_after(back_ns);
+        let compression = done.compression();
+        assert_eq!((compression.took_ns, compression.away_ns), (7_000, away_ns));
+    }
+    sender.done(done);
+}
+
 /// Ten thousands of connections are idle most of the time.
 #[test]
 fn an_idle_receiver_holds_nothing() {

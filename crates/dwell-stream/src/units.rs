@@ -230,7 +230,7 @@ impl Units {
 
     pub(crate) fn done(&mut self, done: Done) {
         let compression = done.compression();
-        let Done { job, payload, took_ns } = done;
+        let Done { job, payload, took_ns, .. } = done;
         self.stats.compressed_with(&compression, took_ns);
         if self.aborted || self.being_compressed.take().is_none() {
             return;

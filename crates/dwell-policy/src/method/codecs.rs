@@ -112,8 +112,10 @@ pub struct Measured<C> {
     pub history_len: usize,
     /// The length of what is sent of it, in bytes: `original_len` if the result is of no use.
     pub used_len: usize,
-    /// The time that it took, in nanoseconds.
+    /// The time that compressing took, in nanoseconds.
     pub took_ns: u64,
+    /// The time until the result was there, if others did it and that is more: waiting for them, and they for the processor.
+    pub away_ns: u64,
 }
 
 /// The estimates for a list of codecs.
@@ -263,6 +265,7 @@ mod tests {
             history_len: 2000,
             used_len,
             took_ns,
+            away_ns: 0,
         }
     }
 

@@ -129,7 +129,7 @@ pub(super) struct Block {
 }
 
 /// The factor by which compression takes longer than the codecs need, because the thread is
-/// interrupted. The estimates leave interruptions out, as these say nothing of a codec; but the
+/// interrupted, or another one has to be waited for. The estimates leave interruptions out, as these say nothing of a codec; but the
 /// shares must fit into the time that there is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slowdown {
@@ -253,6 +253,11 @@ impl<C: Copy + PartialEq> Hull<C> {
         };
         let done = |codec| done(codec) + restoring(codec);
         self.usable().all(|at| done(&self.estimates.all()[at]) > raw_ns)
+    }
+
+    /// Notes that a block with nothing behind it goes as it is because it is sooner so.
+    pub(super) fn goes_alone(&mut self) {
+        self.slowdown.passed_by();
     }
 
     /// Returns the places of the codecs that a block may have now: of those that go on with a running context only
@@ -405,7 +410,8 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.continued(result.choice, result.original_len);
         if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == result.choice) {
             let estimated_ns = codec.work_ns(result.original_len, result.history_len);
-            self.slowdown.measured(result.took_ns as f64, estimated_ns);
+            // Waiting for a thread is no part of what a codec costs, but of what any of them does.
+            self.slowdown.measured(result.took_ns.max(result.away_ns) as f64, estimated_ns);
         }
     }
 

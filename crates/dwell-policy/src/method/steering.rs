@@ -117,11 +117,17 @@ impl<C: Copy + PartialEq> Steering<C> {
 
     /// Returns true if an admitted block may be sent uncompressed nevertheless, now that the link
     /// could take it.
-    pub fn lets_raw_go(&self, now: Instant, offer: Offer) -> bool {
-        match &self.rule {
+    pub fn lets_raw_go(&mut self, now: Instant, offer: Offer) -> bool {
+        match &mut self.rule {
             State::Raw | State::Mix(_) => true,
             State::All(_) | State::Switch(..) => false,
-            State::Hull(hull) => hull.lets_raw_go(now, offer, &self.link),
+            State::Hull(hull) => {
+                let lets = hull.lets_raw_go(now, offer, &self.link);
+                if lets && !offer.more {
+                    hull.goes_alone();
+                }
+                lets
+            }
         }
     }
 

@@ -146,8 +146,14 @@ impl World {
         let took_ns = (choice.codec.cost_ns * BLOCK_LEN as f64) as u64;
         self.pass(took_ns);
         let used_len = (choice.codec.ratio * BLOCK_LEN as f64) as usize;
-        let result =
-            Measured { choice, original_len: BLOCK_LEN, history_len: 0, used_len, took_ns };
+        let result = Measured {
+            choice,
+            original_len: BLOCK_LEN,
+            history_len: 0,
+            used_len,
+            took_ns,
+            away_ns: 0,
+        };
         self.steering.compressed(&result, false);
         self.queue[at] = Waiting::Compressed(used_len);
     }
@@ -233,8 +239,14 @@ fn all_and_nothing_are_what_they_are_called() {
 fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
     let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
     let choice = Choice::alone(FAST);
-    let poor =
-        Measured { choice, original_len: 1000, history_len: 0, used_len: 971, took_ns: 2_500 };
+    let poor = Measured {
+        choice,
+        original_len: 1000,
+        history_len: 0,
+        used_len: 971,
+        took_ns: 2_500,
+        away_ns: 0,
+    };
     for _ in 0..4 {
         assert!(steering.admits(true));
         steering.compressed(&poor, true);
@@ -249,7 +261,8 @@ fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
 #[test]
 fn a_try_that_did_not_take_place_is_repeated() {
     let (choice, original_len, used_len) = (Choice::alone(FAST), 1000, 1000);
-    let poor = Measured { choice, original_len, history_len: 0, used_len, took_ns: 2_500 };
+    let poor =
+        Measured { choice, original_len, history_len: 0, used_len, took_ns: 2_500, away_ns: 0 };
     for did_not in [Steering::went_raw, Steering::reopened] {
         let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
         (0..4).for_each(|_| steering.compressed(&poor, true));
@@ -264,7 +277,8 @@ fn a_try_that_did_not_take_place_is_repeated() {
 #[test]
 fn short_blocks_do_not_keep_others_from_being_tried() {
     let (choice, original_len, used_len) = (Choice::alone(FAST), 999, 999);
-    let poor = Measured { choice, original_len, history_len: 0, used_len, took_ns: 2_500 };
+    let poor =
+        Measured { choice, original_len, history_len: 0, used_len, took_ns: 2_500, away_ns: 0 };
     let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
     (0..100).for_each(|_| steering.compressed(&poor, false));
     assert!(steering.admits(false));
@@ -308,6 +322,7 @@ fn random_blocks_do_not_spoil_the_estimates() {
             history_len: 0,
             used_len: 1000,
             took_ns: 28_000,
+            away_ns: 0,
         };
         (0..20).for_each(|_| world.steering.compressed(&poor, looks_random));
         let choices = (0..20).map(|_| world.steering.codec(world.now, asked(true)));
@@ -367,6 +382,7 @@ fn what_the_back_off_refuses_is_sent_uncompressed_beside_the_planned_share() {
         history_len: 0,
         used_len: 1_000,
         took_ns: 2_500,
+        away_ns: 0,
     };
     for _ in 0..4 {
         assert!(steering.admits(true));

@@ -40,6 +40,8 @@ pub struct LinkReport {
     /// The least that the link carries if what was sent to it at once never made it wait, in bytes a second
     /// ([`Trains`](super::Trains)).
     pub train_least: f64,
+    /// The bytes of a full segment; zero if that is not known.
+    pub segment_bytes: u64,
     /// How often the other end has confirmed something without sending anything itself, since the connection was made.
     pub confirmations: u64,
     /// The shortest round trip, in nanoseconds.

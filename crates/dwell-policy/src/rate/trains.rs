@@ -4,9 +4,11 @@ use dwell_base::Instant;
 
 use super::LinkReport;
 
-/// The length from which a message shows the link's rate, in bytes: three packets, of which the other end
-/// confirms the first two at once, and not when it is minded to.
-const TRAIN_BYTES_MIN: u64 = 4 << 10;
+/// A message that shows the link's rate is longer than two segments by so much, in bytes: the other end confirms the first
+/// two at once, and not when it is minded to.
+const TRAIN_BYTES_MORE: u64 = 1_200;
+/// The length of a segment if the transport does not say it, in bytes: that of Ethernet.
+const SEGMENT_BYTES: u64 = 1_448;
 /// With less than this to wait, nothing is to be won, and it is the machines' doing rather than the link's, in
 /// nanoseconds.
 const QUEUE_NS_MIN: f64 = 300_000.0;
@@ -14,8 +16,8 @@ const QUEUE_NS_MIN: f64 = 300_000.0;
 const NOISE_NS: f64 = 20_000.0;
 /// The part that each confirmation's measurement is of the smoothed round trip (RFC 6298, section 2.3).
 const SMOOTHING: f64 = 1.0 / 8.0;
-/// If nobody counts them: the bytes of a message for each confirmation by the other end, two packets.
-const CONFIRMED_BYTES: u64 = 2 * 1_448;
+/// If nobody counts them: the segments of a message for each confirmation by the other end.
+const CONFIRMED_SEGMENTS: u64 = 2;
 /// With fewer, what the average has risen by would count many times, and it rises by chance, too.
 const CONFIRMATIONS_MIN: u64 = 3;
 /// More of them leave nothing of what was before.
@@ -115,10 +117,11 @@ impl Trains {
             let before_ns = self.before_ns.replace(report.queue_ns);
             let before = std::mem::replace(&mut self.confirmations, report.confirmations);
             let confirmations = report.confirmations.saturating_sub(before);
-            let is_train = len >= TRAIN_BYTES_MIN && report.is_least;
+            let confirmed_bytes = CONFIRMED_SEGMENTS * segment_bytes(report);
+            let is_train = len >= confirmed_bytes + TRAIN_BYTES_MORE && report.is_least;
             if let Some(before_ns) = before_ns.filter(|_| is_train) {
                 let count =
-                    if report.confirmations == 0 { len / CONFIRMED_BYTES } else { confirmations };
+                    if report.confirmations == 0 { len / confirmed_bytes } else { confirmations };
                 self.learn(now, Train::of(len, own_queue_ns(count, before_ns, report.queue_ns)));
             }
             (self.begun_at, self.is_mixed) = (now, false);
@@ -159,6 +162,10 @@ impl Trains {
         };
         self.latest.iter().map(fast).fold(f64::INFINITY, f64::min)
     }
+}
+
+fn segment_bytes(report: &LinkReport) -> u64 {
+    if report.segment_bytes > 0 { report.segment_bytes } else { SEGMENT_BYTES }
 }
 
 impl Train {

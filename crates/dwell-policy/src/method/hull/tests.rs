@@ -67,6 +67,7 @@ fn confirm(hull: &mut Hull<Codec>, at: usize) {
         history_len: 2 * len as usize,
         used_len: (codec.point().ratio * len).round() as usize,
         took_ns: (codec.cost_ns * len).round() as u64,
+        away_ns: 0,
     });
 }
 
@@ -76,6 +77,24 @@ fn assert_near(found: &[f64], expected: &[f64]) {
     assert_eq!(found.len(), expected.len());
     let near = found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs());
     assert!(near, "{found:?} instead of {expected:?}");
+}
+
+/// A busy moment makes no codec seem slow, and is forgotten, also while nothing is compressed.
+#[test]
+fn what_a_thread_was_waited_for_is_no_codecs_cost() {
+    let mut hull = hull(&[(10.0, 0.5)]);
+    let (original_len, used_len) = (100_000, 50_000);
+    hull.compressed(&Measured {
+        choice: hull.estimates.all()[0].choice,
+        original_len,
+        history_len: 0,
+        used_len,
+        took_ns: 1_000_000,
+        away_ns: 3_000_000,
+    });
+    assert_near(&[hull.estimates.all()[0].cost_ns, hull.slowdown.factor()], &[10.0, 3.0]);
+    (0..200).for_each(|_| hull.goes_alone());
+    assert!(hull.slowdown.factor() < 1.05, "{:?}", hull.slowdown);
 }
 
 #[test]
@@ -202,6 +221,7 @@ fn short_blocks_have_a_ratio_of_their_own() {
         history_len: 0,
         used_len,
         took_ns: 10_000,
+        away_ns: 0,
     };
     (0..10).for_each(|_| hull.compressed(&small(100)));
     assert!(!lets(&hull), "they refer to each other");

@@ -21,7 +21,7 @@ fn at(trains: &mut Trains, ns: u64, len: usize, mut report: LinkReport) -> f64 {
 /// After a message whose last round trip was so much longer, and of which each pair of packets was confirmed.
 fn after(trains: &mut Trains, len: usize, queue_ns: u64, pending_bytes: u64) -> f64 {
     let before_ns = trains.before_ns.unwrap_or(queue_ns) as f64;
-    let confirmations = (trains.written + len as u64) / CONFIRMED_BYTES;
+    let confirmations = (trains.written + len as u64) / (CONFIRMED_SEGMENTS * SEGMENT_BYTES);
     let part = |at: u64| queue_ns as f64 * at as f64 / confirmations as f64;
     let step = |average: f64, at| average + (part(at) - average) * SMOOTHING;
     let queue_ns = (1..=confirmations).fold(before_ns, step).round() as u64;
@@ -95,6 +95,21 @@ fn short_messages_say_nothing_and_unfinished_ones_later() {
     trains.before_ns = Some(0);
     assert_eq!(after(&mut trains, 5_000, 50_000_000, 1), 0.0);
     assert_eq!(after(&mut trains, 5_000, 10_000_000, 0), 1e6);
+}
+
+/// Two segments are confirmed at once, however long they are: more than that has to be sent, and is counted by what they hold.
+#[test]
+fn the_length_of_segments_is_the_transports() {
+    let rate = |segment_bytes, len| {
+        let report = LinkReport { segment_bytes, queue_ns: 5_000_000, ..least() };
+        at(&mut begun(), 0, len, report)
+    };
+    assert_eq!(rate(0, 4_095), 0.0);
+    assert!(rate(0, 4_096) > 0.0 && rate(0, 4_096) == rate(1_448, 4_096));
+    assert_eq!(rate(8_948, 10_000), 0.0, "two, of which one is short");
+    assert!(rate(536, 2_272) > 0.0);
+    // 20 kB are 37 small ones, of which each pair is confirmed, or 14: the more often that is, the less is left of before.
+    assert!(rate(536, 20_000) > 1.2 * rate(1_448, 20_000));
 }
 
 #[test]
