@@ -20,6 +20,8 @@ const IDLE_PATHS_MAX: usize = 64;
 /// The weight of a rate below the one that is known of a path: of many streams at a time each finds only
 /// its part.
 const LOWER_GAIN: f64 = 0.25;
+/// It counts at most so often: each stream reports every millisecond.
+const LOWER_EVERY_NS: u64 = SECOND_NS / 10;
 /// After this time without another one it counts alone, as the route may be another, ...
 const FOUND_OLD_NS: u64 = 10 * SECOND_NS;
 /// ... and after this one nothing is known.
@@ -57,6 +59,8 @@ pub(crate) struct Share {
     path: Path,
     is_sending: bool,
     rate: f64,
+    /// What TCP has said last of the rate that this stream found.
+    delivered_rate: f64,
 }
 
 impl Paths {
@@ -83,11 +87,25 @@ impl Path {
 
     /// The part of a new stream, which sends nothing yet.
     pub(crate) fn share(&self) -> Share {
-        Share { path: self.clone(), is_sending: false, rate: 0.0 }
+        Share { path: self.clone(), is_sending: false, rate: 0.0, delivered_rate: 0.0 }
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
         self.0.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Load {
+    /// A stream has found this rate.
+    fn find(&mut self, now: Instant, rate: f64) {
+        let since_ns = now.since_ns(self.found_at);
+        let is_part = rate < self.found && since_ns < FOUND_OLD_NS;
+        if is_part && since_ns < LOWER_EVERY_NS {
+            return;
+        }
+        let gain = if is_part { LOWER_GAIN } else { 1.0 };
+        self.found += gain * (rate - self.found);
+        self.found_at = now;
     }
 }
 
@@ -101,15 +119,13 @@ impl Share {
     }
 
     /// Returns the rate of the path as streams have found it, in bytes a second, zero if none has lately; with
-    /// what TCP says of this one now.
-    pub(crate) fn path_rate(&self, now: Instant, report: &LinkReport) -> f64 {
+    /// what TCP says of this one now. TCP goes on saying what the last long answer has found, which is found once only.
+    pub(crate) fn path_rate(&mut self, now: Instant, report: &LinkReport) -> f64 {
         let mut load = self.path.load();
         let rate = report.delivered_rate;
-        if !report.is_least && rate > 0.0 {
-            let is_old = now.since_ns(load.found_at) >= FOUND_OLD_NS;
-            let gain = if rate < load.found && !is_old { LOWER_GAIN } else { 1.0 };
-            load.found += gain * (rate - load.found);
-            load.found_at = now;
+        if !report.is_least && rate > 0.0 && rate != self.delivered_rate {
+            self.delivered_rate = rate;
+            load.find(now, rate);
         }
         if now.since_ns(load.found_at) < FORGOTTEN_NS { load.found } else { 0.0 }
     }
@@ -184,6 +200,29 @@ mod tests {
         assert_eq!(found(12, 1e6, false), 1.75e6);
         assert_eq!(found(22, 1e5, false), 1e5);
         assert_eq!((found(81, 0.0, true), found(82, 0.0, true)), (1e5, 0.0));
+    }
+
+    #[test]
+    fn what_is_only_said_again_was_not_found_again() {
+        let paths = Paths::default();
+        let share = || paths.to([192, 0, 2, 1].into()).share();
+        let (mut old, mut other) = (share(), share());
+        let found = |share: &mut Share, ms: u64, delivered_rate, is_least| {
+            let now = Instant::from_ns(100 * SECOND_NS + ms * SECOND_NS / 1000);
+            share.path_rate(now, &LinkReport { delivered_rate, is_least, ..Default::default() })
+        };
+        // Its short answers say the same for two minutes: it counts for one.
+        for second in 0..120 {
+            let known = if second < 60 { 1e6 } else { 0.0 };
+            assert_eq!(found(&mut old, 1000 * second, 1e6, false), known, "{second}");
+        }
+        // One of many streams finds its part, each millisecond another one.
+        assert_eq!(found(&mut other, 120_000, 8e6, false), 8e6);
+        for ms in 1..100 {
+            assert_eq!(found(&mut old, 120_000 + ms, 1e6 + ms as f64, false), 8e6);
+        }
+        assert_eq!(found(&mut old, 120_100, 2e6, false), 6.5e6);
+        assert_eq!(found(&mut other, 120_101, 9e6, false), 9e6);
     }
 
     #[test]

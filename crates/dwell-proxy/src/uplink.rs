@@ -158,7 +158,7 @@ impl Uplink {
         }
         self.reported_at = Some(now);
         let Some(mut report) = carrier.link_report() else { return };
-        if let Some(share) = &self.share {
+        if let Some(share) = &mut self.share {
             report.path_rate = share.path_rate(now, &report);
         }
         self.sender.reported(now, &report);
