@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_confine::privilege::User;
-use dwell_stream::{Config as StreamConfig, Strategy};
+use dwell_stream::{Config as StreamConfig, Objective, Strategy};
 use thiserror::Error;
 
 use crate::allow::AllowList;
@@ -50,9 +50,21 @@ pub struct Compression {
     pub codecs: Vec<CodecSpec>,
     /// The strategy that this end wishes the other one to use.
     pub wish: Option<Strategy>,
+    /// What [`Strategy::Hull`] is to save; none: what the other end wishes, or time. If no strategy is wished of the other
+    /// end, it is to save that, too.
+    pub objective: Option<Objective>,
 }
 
 impl Compression {
+    /// Returns what this end wishes of the other one, by name: a strategy, or an objective, which earlier builds pass over.
+    pub(crate) fn wish_name(&self) -> &'static str {
+        match (self.wish, self.objective) {
+            (Some(wish), _) => wish.name(),
+            (None, Some(Objective::Bytes)) => Objective::Bytes.name(),
+            (None, _) => "",
+        }
+    }
+
     /// Returns the settings of a sender to an end that offers `theirs`.
     pub fn sender_config(&self, theirs: &Hello) -> StreamConfig {
         let wished = theirs.text.parse().ok().filter(|wish| is_framed(*wish));
@@ -66,6 +78,7 @@ impl Compression {
             id => theirs.codecs & (1 << id as u8) != 0,
         };
         let mut config = StreamConfig::new(strategy);
+        config.objective = self.objective.or(theirs.text.parse().ok()).unwrap_or_default();
         // Only a running context, which some strategy may have beside others, can be a model.
         if let Some(&first) = self.codecs.iter().find(|codec| codec.id != CodecId::Ppm) {
             config.codec = first;
@@ -401,6 +414,20 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_saved_in_both_directions_unless_the_other_end_has_an_objective_of_its_own() {
+        let saving = Compression { objective: Some(Objective::Bytes), ..Compression::default() };
+        let wish = Hello { text: saving.wish_name().to_owned(), ..hello() };
+        let config = Compression::default().sender_config(&wish);
+        assert_eq!((config.strategy, config.objective), (Strategy::Hull, Objective::Bytes));
+        assert_eq!(saving.sender_config(&hello()).objective, Objective::Bytes);
+        let hasty = Compression { objective: Some(Objective::Time), ..Compression::default() };
+        assert_eq!(hasty.sender_config(&wish).objective, Objective::Time);
+        assert_eq!((hasty.wish_name(), Compression::default().wish_name()), ("", ""));
+        let both = Compression { wish: Some(Strategy::All), ..saving };
+        assert_eq!(both.wish_name(), "all");
+    }
+
+    #[test]
     fn both_ends_have_a_say() {
         let ours = Compression::default();
         assert_eq!(ours.sender_config(&hello()).strategy, Strategy::Hull);
@@ -408,6 +435,7 @@ mod tests {
         assert_eq!(ours.sender_config(&wish).strategy, Strategy::Mix);
         let fixed = Compression { strategy: Some(Strategy::All), ..ours.clone() };
         assert_eq!(fixed.sender_config(&wish).strategy, Strategy::All);
+        assert_eq!(ours.sender_config(&wish).objective, Objective::Time);
         for odd in ["plain", "tcpcomp", "magic"] {
             let odd = Hello { text: odd.to_owned(), ..hello() };
             assert_eq!(ours.sender_config(&odd).strategy, Strategy::Hull);

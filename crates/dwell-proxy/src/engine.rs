@@ -142,7 +142,7 @@ impl Engine {
     pub(crate) fn new(common: Common, confined: bool) -> io::Result<Self> {
         mind_short_queues();
         let stall_ns = duration_ns(common.limits.stall);
-        let wish = common.compressing.wish.map_or("", |wish| wish.name());
+        let wish = common.compressing.wish_name();
         Ok(Self {
             metrics: Metrics::default(),
             hello: Hello::new(Purpose::Streams, BLOCK_LEN_MAX as u32, wish),

@@ -63,7 +63,7 @@ void dwell_config_free(dwell_config *config);
  * zero) if that is not null. Sizes are bytes, or have a unit, as "64KiB"; what is true or false may be "yes", "on" and
  * "1", "no", "off" and "0".
  *
- *   objective            time (a block is compressed if it arrives sooner so) or bytes (always); sets strategy and codecs
+ *   objective            time (a block is compressed if it arrives sooner so) or bytes (always); sets the strategy to hull, with its codecs
  *   strategy             hull, raw, all, switch, mix, mix-2in, mix-2out, tcpcomp, kernel-level, plain; sets the codecs to
  *                        those that it has by default
  *   codecs               names with commas, "lz4,zstd:3"; strategies with one codec have the first

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::str::FromStr;
 
 use dwell_base::ByteSize;
-use dwell_stream::{Builder, Config, Limits, Objective, Strategy};
+use dwell_stream::{Builder, Config, Limits, Strategy};
 
 use crate::{MISUSE, text};
 
@@ -24,7 +24,7 @@ impl dwell_config {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let builder = self.builder.clone();
         self.builder = match name {
-            "objective" => builder.objective(objective(value)?),
+            "objective" => builder.objective(value.parse()?),
             "strategy" => builder.strategy(other::<Strategy>(value)?),
             "codecs" => builder.codecs(value).map_err(|error| error.to_string())?,
             "history" => {
@@ -88,14 +88,6 @@ fn set_limit(limits: &mut Limits, name: &str, value: &str) -> Option<Result<(), 
         "history" => truth(value).map(|is_held| limits.history = is_held),
         _ => return None,
     })
-}
-
-fn objective(value: &str) -> Result<Objective, String> {
-    match value {
-        "time" => Ok(Objective::Time),
-        "bytes" => Ok(Objective::Bytes),
-        other => Err(format!("\"{other}\" is no objective: there are time and bytes")),
-    }
 }
 
 fn size(value: &str) -> Result<usize, String> {

@@ -18,7 +18,7 @@ use crate::depth::Depth;
 use crate::error::AbortReason;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
-use crate::rule::rule;
+use crate::rule::steering;
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
 use waiting::{Outgoing, Part, Refers, State, Waiting};
@@ -110,7 +110,7 @@ impl Blocks {
             model_log,
         };
         Self {
-            steering: Steering::new(rule(config), config.not_sent_len()),
+            steering: steering(config),
             block_len: config.block_len,
             buffer_len: config.buffer_len,
             reorder: u64::from(reorder),

@@ -3,29 +3,15 @@
 use std::io::{self, Read, Write};
 
 use dwell_base::Instant;
-use dwell_codec::{CodecId, CodecSpec, ParseSpecError};
+use dwell_codec::{CodecSpec, ParseSpecError};
 
 use crate::blocking::BlockingStreamWriter;
-use crate::config::Config;
+use crate::config::{Config, Objective};
 use crate::error::ConfigError;
 use crate::io::{StreamReader, StreamWriter};
 use crate::receiver::{Limits, Receiver};
 use crate::sender::Sender;
 use crate::strategy::Strategy;
-
-/// The level of zstd for [`Objective::Bytes`]: beyond it blocks of 64 KiB hardly become smaller.
-const BYTES_LEVEL: i32 = 9;
-
-/// What a stream is to save.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Objective {
-    /// Time: a block is compressed if it arrives sooner so ([`Strategy::Hull`]).
-    #[default]
-    Time,
-    /// Bytes, as on links that are paid for: each block is compressed before it is sent, on an idle link,
-    /// too ([`Strategy::All`] with zstd:9). Each on its own: only [`Strategy::Hull`] refers to earlier ones.
-    Bytes,
-}
 
 /// Makes senders and receivers, writers and readers with the same settings.
 ///
@@ -64,18 +50,12 @@ impl Builder {
         Self::default()
     }
 
-    /// Sets what the stream is to save: the strategy, and its codecs.
+    /// Sets what the stream is to save, with [`Strategy::Hull`] and its codecs.
     #[must_use]
     pub fn objective(self, objective: Objective) -> Self {
-        match objective {
-            Objective::Time => self.strategy(Strategy::Hull),
-            Objective::Bytes => {
-                let codec = CodecSpec { id: CodecId::Zstd, level: BYTES_LEVEL };
-                let mut this = self.strategy(Strategy::All);
-                (this.config.codec, this.config.codecs) = (codec, vec![codec]);
-                this
-            }
-        }
+        let mut this = self.strategy(Strategy::Hull);
+        this.config.objective = objective;
+        this
     }
 
     /// Sets the strategy, with the codecs that it has by default.
@@ -258,9 +238,11 @@ mod tests {
 
     #[test]
     fn an_objective_is_a_strategy_with_its_codecs() {
-        let bytes = Builder::new().objective(Objective::Bytes);
-        let config = bytes.config();
-        assert_eq!((config.strategy, config.codec.level), (Strategy::All, BYTES_LEVEL));
+        let bytes = Builder::new().strategy(Strategy::All).objective(Objective::Bytes);
+        assert_eq!(
+            (bytes.config().strategy, bytes.config().objective),
+            (Strategy::Hull, Objective::Bytes)
+        );
         let time = bytes.objective(Objective::Time);
         assert_eq!(*time.config(), Config::default());
     }

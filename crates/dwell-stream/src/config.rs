@@ -1,5 +1,8 @@
 //! Settings of a sender.
 
+use std::fmt;
+use std::str::FromStr;
+
 use dwell_codec::{
     CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, CodecSpec, ContextSpec, PPM_MEMORY_LOG_MAX,
     PPM_MEMORY_LOG_MIN, ParseSpecError, PpmSpec, SRC_LEN_MAX,
@@ -30,6 +33,46 @@ const MODEL_BESIDE_BYTES: u64 = 192 << 10;
 /// The shortest segment: a header, and some payload.
 pub(crate) const MSS_MIN: usize = 64;
 
+/// What [`Strategy::Hull`] is to save.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Objective {
+    /// Time: a block is compressed if it arrives sooner so.
+    #[default]
+    Time,
+    /// Bytes, as on links that are paid for: each block that can be compressed is, on an idle link, too, and with
+    /// what leaves less even where that carries up to four times fewer bytes a second.
+    Bytes,
+}
+
+impl Objective {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Time, Self::Bytes];
+
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Objective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|objective| objective.name() == text);
+        known.ok_or_else(|| format!("\"{text}\" is no objective: there are time and bytes"))
+    }
+}
+
 /// The settings of a [`Sender`](crate::Sender). Begin with [`Config::new`] and change fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -37,6 +80,8 @@ pub(crate) const MSS_MIN: usize = 64;
 pub struct Config {
     /// The way of deciding.
     pub strategy: Strategy,
+    /// What [`Strategy::Hull`] is to save; others save what they save. Default time.
+    pub objective: Objective,
     /// The codec of the strategies that have one. Default `zstd:1`; those in segments `deflate:6`.
     pub codec: CodecSpec,
     /// The codecs among which [`Strategy::Hull`] chooses, in any order.
@@ -79,6 +124,7 @@ impl Config {
         let id = if strategy.is_segmented() { CodecId::Deflate } else { CodecId::Zstd };
         Self {
             strategy,
+            objective: Objective::Time,
             codec: CodecSpec::with_default_level(id),
             codecs: hull_codecs(),
             block_len: 64 << 10,

@@ -128,9 +128,9 @@ mod with_futures;
 mod with_tokio;
 
 pub use blocking::BlockingStreamWriter;
-pub use builder::{Builder, Objective};
+pub use builder::Builder;
 pub use compress::{Compression, Compressors, Decompressors, Done, Job};
-pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config};
+pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config, Objective};
 pub use dwell_policy::method::{Bound, CodecPoint};
 pub use dwell_policy::rate::{LinkReport, Trains};
 pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};

@@ -1,13 +1,22 @@
 //! The rule of a strategy in blocks, and what it assumes of codecs before they were measured.
 
 use dwell_codec::{CodecId, CodecSpec};
-use dwell_policy::method::{Prior, Rule};
+use dwell_policy::method::{Prior, Rule, Steering};
 
-use crate::config::Config;
+use crate::config::{Config, Objective};
 use crate::strategy::Strategy;
 
+/// Returns the decisions of the core for this configuration.
+pub(crate) fn steering(config: &Config) -> Steering<CodecSpec> {
+    let mut steering = Steering::new(rule(config), config.not_sent_len());
+    if config.objective == Objective::Bytes {
+        steering.save_bytes();
+    }
+    steering
+}
+
 /// Returns the rule by which the core decides for this configuration.
-pub(crate) fn rule(config: &Config) -> Rule<CodecSpec> {
+fn rule(config: &Config) -> Rule<CodecSpec> {
     match config.strategy {
         Strategy::All => Rule::All(config.codec),
         Strategy::Switch => Rule::Switch(config.codec),

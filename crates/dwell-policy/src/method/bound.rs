@@ -15,6 +15,9 @@ impl CodecPoint {
     /// Sending data as they are, at no cost.
     pub const RAW: Self = Self { cost_ns: 0.0, ratio: 1.0 };
 
+    /// What can't be used: the programme ignores it.
+    pub(super) const IMPOSSIBLE: Self = Self { cost_ns: f64::NAN, ratio: f64::NAN };
+
     /// Makes a point.
     pub const fn new(cost_ns: f64, ratio: f64) -> Self {
         Self { cost_ns, ratio }

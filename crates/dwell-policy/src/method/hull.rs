@@ -46,6 +46,12 @@ const KEPT_FOR: u32 = 64;
 /// uncompressed; no more, as the transport holds more than is assumed: in flight and in queues
 /// below it.
 const RAW_EXCESS: f64 = 1.5;
+/// To save bytes, each byte of the link is worth the time of this many: what leaves less is used although it takes longer,
+/// up to so many times as long as what carries most.
+const BYTES_PRICE: f64 = 4.0;
+/// A link of which nothing is known yet is taken to carry so much then, in bytes a second: a block that goes as it is can't be
+/// taken back.
+const UNKNOWN_RATE: f64 = 5e6;
 /// A model is left at any time for what is expected to carry so many times more: the link has changed, or was taken for
 /// another one.
 const MUCH_BETTER: f64 = 1.2;
@@ -73,6 +79,8 @@ const EXPLORE_LATER_MAX: f64 = 1.25;
 #[derive(Clone, Debug)]
 pub(super) struct Hull<C> {
     estimates: CodecEstimates<C>,
+    /// True if bytes are to be saved, and not time.
+    saves_bytes: bool,
     /// The number of blocks compressed with each codec, and of those sent uncompressed; old ones
     /// count less.
     counts: Vec<f64>,
@@ -176,6 +184,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         }
         Self {
             estimates,
+            saves_bytes: false,
             counts: vec![0.0; len],
             raw_count: 0.0,
             shares: Shares { raw: 1.0, codecs: first },
@@ -191,6 +200,20 @@ impl<C: Copy + PartialEq> Hull<C> {
             stale_at: 0,
             explore_heavier: true,
             probe_cheapest: true,
+        }
+    }
+
+    /// Saves bytes from now on, and not time: everything is compressed, on an idle link, too.
+    pub(super) fn save_bytes(&mut self) {
+        self.saves_bytes = true;
+        self.shares.raw = 0.0;
+    }
+
+    /// Returns the rate by which is decided, in bytes a second: that of the link, if it is known; a lower one to save bytes.
+    fn rate(&self, link: &LinkRate) -> Option<f64> {
+        match self.saves_bytes {
+            true => Some(link.rate().unwrap_or(UNKNOWN_RATE) / BYTES_PRICE),
+            false => link.rate(),
         }
     }
 
@@ -223,12 +246,15 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// block's own time counts: if the link would finish it sooner than its compressed form with any
     /// codec.
     pub(super) fn lets_raw_go(&self, now: Instant, offer: Offer, link: &LinkRate) -> bool {
-        let Some(rate) = link.rate() else { return true };
+        let Some(rate) = self.rate(link) else { return true };
         let drain_ns = link.drain_ns(now);
         let mixed = self.shares.raw > RAW_SHARE_MIN;
         let alone = !offer.more || (drain_ns == 0.0 && !offer.is_full);
         if alone && offer.len < SOONER_LEN_MIN && drain_ns == 0.0 {
             return true;
+        }
+        if self.saves_bytes {
+            return false;
         }
         let slowdown = self.slowdown.factor();
         let work =
@@ -335,7 +361,8 @@ impl<C: Copy + PartialEq> Hull<C> {
         link: &LinkRate,
         block: Block,
     ) -> Option<usize> {
-        if link.rate().is_none() {
+        // Nobody waits for a few milliseconds where bytes are to be saved.
+        if self.saves_bytes || self.rate(link).is_none() {
             return Some(planned);
         }
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
@@ -384,7 +411,7 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// Returns the time at which a block would be there; see the function of this name. If nothing is behind it, it also has to be
     /// restored.
     fn done_ns(&self, at: usize, now: Instant, link: &LinkRate, block: Block) -> f64 {
-        let (drain_ns, rate) = (link.drain_ns(now), link.rate().unwrap_or(f64::INFINITY));
+        let (drain_ns, rate) = (link.drain_ns(now), self.rate(link).unwrap_or(f64::INFINITY));
         let work_ns = self.work_ns(at, block);
         let codec = &self.estimates.all()[at];
         let restoring_ns =
@@ -417,18 +444,22 @@ impl<C: Copy + PartialEq> Hull<C> {
 
     /// Solves for the shares, by the present estimates.
     pub(super) fn plan(&mut self, link: &LinkRate, writing: WriteCost) {
-        let Some(rate) = link.rate() else { return };
+        let Some(rate) = self.rate(link) else { return };
         let slowdown = self.slowdown.factor();
         // Uncompressed data have to be written too, and that takes the same processor.
         let with_all = |own: CodecPoint| {
             let compressing_ns = slowdown * (own.cost_ns + OVERHEAD_NS);
             CodecPoint::new(compressing_ns + own.ratio * writing.cost_ns(), own.ratio)
         };
-        let mut points = vec![with_all(CodecPoint::RAW)];
+        // Nothing that could be compressed goes as it is to save bytes.
+        let raw = if self.saves_bytes { CodecPoint::IMPOSSIBLE } else { with_all(CodecPoint::RAW) };
+        let mut points = vec![raw];
         let restoring = self.restoring.factor();
         let of_both = |codec: &CodecEstimate<C>| with_all(codec.point_of_both(restoring));
         points.extend(self.estimates.all().iter().map(of_both));
-        let rate = rate * self.balance.correction();
+        // A link that idles is what was chosen then.
+        let correction = if self.saves_bytes { 1.0 } else { self.balance.correction() };
+        let rate = rate * correction;
         self.choose_running(rate, &points);
         let bound = Bound::of(rate, &self.with_running(&points, self.running.at()));
         self.shares.raw = bound.shares[0];
@@ -461,7 +492,8 @@ impl<C: Copy + PartialEq> Hull<C> {
 
     /// Looks which codec the running context should have, for a link of this rate.
     fn choose_running(&mut self, rate: f64, points: &[CodecPoint]) {
-        let is_sure = self.filled.is_full();
+        // To save bytes a link need not be full.
+        let is_sure = self.saves_bytes || self.filled.is_full();
         let present = self.running.at().and_then(|at| self.estimates.all().get(at));
         let has_model = present.is_some_and(|codec| codec.takes_receiver);
         let much_better = if has_model { MUCH_BETTER } else { f64::INFINITY };
@@ -488,7 +520,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         for ((place, codec), point) in self.estimates.all().iter().enumerate().zip(&mut points[1..])
         {
             if !is_possible(place, codec) {
-                *point = CodecPoint::new(f64::NAN, f64::NAN);
+                *point = CodecPoint::IMPOSSIBLE;
             }
         }
         points

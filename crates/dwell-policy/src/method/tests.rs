@@ -201,6 +201,27 @@ fn the_codec_choice_comes_close_to_the_bound_over_any_link() {
     }
 }
 
+/// To save bytes everything is compressed, over any link, with what leaves least as long as that carries a fourth of the most.
+#[test]
+fn bytes_are_saved_over_any_link_and_it_takes_four_times_as_long_at_most() {
+    for rate in [1e6, 5e6, 20e6, 60e6, 120e6, 400e6] {
+        let mut world = World::new(hull(), rate);
+        world.steering.save_bytes();
+        // A link that idles refuses nothing: its rate is what TCP says.
+        world.steering.expect(Instant::ZERO, rate);
+        let reached = world.run(4);
+        let (best, codecs) = (bound(rate, &[FAST, GOOD, STRONG]).rate, [FAST, GOOD, STRONG]);
+        assert!(reached > 0.9 * best / 4.0, "{:.1} of {:.1} MB/s", reached / 1e6, best / 1e6);
+        assert_eq!(world.raw_blocks, 0, "{rate}");
+        let choices = (0..48).filter_map(|_| world.steering.codec(world.now, asked(true)));
+        let left = choices.map(|it| it.codec.ratio).sum::<f64>() / 48.0;
+        let planned = bound(rate, &codecs);
+        let most = planned.shares[1..].iter().zip(codecs).map(|(share, it)| share * it.ratio);
+        let most = planned.shares[0] + most.sum::<f64>();
+        assert!(left < most + 0.02, "{left:.3} are left, and {most:.3} to save time: {rate}");
+    }
+}
+
 #[test]
 fn mixing_comes_close_to_the_bound_of_one_codec() {
     for rate in [5e6, 60e6, 200e6] {

@@ -14,8 +14,9 @@ use dwell_proxy::transfer::{
     Code, CodeError, FILE_PORT, OneTimeKey, SILENCE_MAX, Send, Source, TransferError, send,
 };
 use dwell_proxy::{Compression, is_loopback};
+use dwell_stream::{Objective, Strategy};
 
-use super::proxy::{Protection, duration, strategy, target_with_port};
+use super::proxy::{Protection, duration, objective, strategy, target_with_port};
 use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, hide, printable, show_left_out};
 use dwell_cli::terminal;
 
@@ -76,7 +77,11 @@ pub(crate) struct SendCommand {
     /// Strategy: raw, all, switch, mix, mix-2in or hull (mix-2out is taken for mix-2in)
     /// [default: hull]
     #[arg(long, value_parser = strategy)]
-    strategy: Option<dwell_stream::Strategy>,
+    strategy: Option<Strategy>,
+    /// What hull is to save: time; or bytes, on a link that is paid for, though it may take up to four times as long
+    /// [default: time]
+    #[arg(long, value_name = "WHAT", value_parser = objective, conflicts_with = "strategy")]
+    objective: Option<Objective>,
     /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate, ppm]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', value_parser = CodecSpec::of_stream)]
     codec: Vec<CodecSpec>,
@@ -135,7 +140,12 @@ impl SendCommand {
             memory_bytes_max: self.memory_max.0,
             to: self.to.target,
             security,
-            compressing: Compression { strategy: self.strategy, codecs: self.codec, wish: None },
+            compressing: Compression {
+                strategy: self.strategy,
+                codecs: self.codec,
+                wish: None,
+                objective: self.objective,
+            },
             connect: self.connect_time,
             silence: SILENCE_MAX,
         };

@@ -81,6 +81,25 @@ fn assert_near(found: &[f64], expected: &[f64]) {
 
 /// A busy moment makes no codec seem slow, and is forgotten, also while nothing is compressed.
 #[test]
+fn what_comes_now_and_then_is_compressed_to_save_bytes_whatever_the_link() {
+    let idle = [LinkRate::new(0), link_of(1e10, 0), link_of(1e5, 0)];
+    let offer = Offer { len: 10_000, more: false, ..FULL };
+    let raw = |saves: bool| {
+        let mut hull = hull(&[(5.0, 0.5)]);
+        if saves {
+            hull.save_bytes();
+        }
+        idle.each_ref().map(|link| hull.lets_raw_go(Instant::ZERO, offer, link))
+    };
+    assert_eq!(raw(false), [true, true, false]);
+    assert_eq!(raw(true), [false; 3]);
+    // A few bytes become no fewer.
+    let mut hull = hull(&[(5.0, 0.5)]);
+    hull.save_bytes();
+    assert!(hull.lets_raw_go(Instant::ZERO, Offer { len: 20, more: false, ..FULL }, &idle[1]));
+}
+
+#[test]
 fn what_a_thread_was_waited_for_is_no_codecs_cost() {
     let mut hull = hull(&[(10.0, 0.5)]);
     let (original_len, used_len) = (100_000, 50_000);

@@ -50,7 +50,7 @@ fn sent(
         memory_bytes_max: MEMORY,
         to,
         security: Security::None,
-        compressing: Compression { strategy: None, codecs: Vec::new(), wish: None },
+        compressing: Compression::default(),
         connect: Duration::from_secs(60),
         silence,
     };

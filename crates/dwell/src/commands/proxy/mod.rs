@@ -5,7 +5,7 @@ mod ingress;
 mod options;
 
 pub(super) use ingress::target_with_port;
-pub(super) use options::{Protection, duration, strategy};
+pub(super) use options::{Protection, duration, objective, strategy};
 
 use std::process::ExitCode;
 

@@ -15,7 +15,7 @@ use dwell_proxy::security::{Certificates, Security, read_psk};
 use dwell_proxy::{
     Bound, Common, Compression, ConfigError, Limits, StreamLog, default_status, is_framed,
 };
-use dwell_stream::Strategy;
+use dwell_stream::{Objective, Strategy};
 
 use crate::descriptors;
 use crate::logging::Unblocking;
@@ -122,6 +122,11 @@ pub(super) struct Options {
     /// Strategy proposed to the other end, which uses it unless it has one of its own
     #[arg(long, value_name = "STRATEGY", value_parser = strategy, help_heading = COMPRESSION)]
     wish: Option<Strategy>,
+    /// What hull is to save: time; or bytes, on a link that is paid for, though it may take up to four times as long.
+    /// Proposed to the other end, too [default: what the other end wishes, or time]
+    #[arg(long, value_name = "WHAT", value_parser = objective, help_heading = COMPRESSION)]
+    #[arg(conflicts_with = "strategy")]
+    objective: Option<Objective>,
     /// The codecs that this end may use, as lz4,zstd:3 [default: lz4, zstd from -5 to 9, deflate]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', help_heading = COMPRESSION)]
     codec: Vec<CodecSpec>,
@@ -170,6 +175,11 @@ fn stream_log(form: LogForm) -> StreamLog {
         let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = out.write_all(line.as_bytes());
     })
+}
+
+/// What is to be saved.
+pub(in crate::commands) fn objective(text: &str) -> Result<Objective, String> {
+    text.parse()
 }
 
 /// A strategy that a proxy can use.
@@ -270,8 +280,12 @@ impl Options {
         if let Some(warning) = shortage(&limits, wanted) {
             tracing::warn!("{warning}");
         }
-        let compressing =
-            Compression { strategy: self.strategy, codecs: self.codec, wish: self.wish };
+        let compressing = Compression {
+            strategy: self.strategy,
+            codecs: self.codec,
+            wish: self.wish,
+            objective: self.objective,
+        };
         let user = user(self.user.as_deref(), privilege::is_root(), privilege::can_become)?;
         let stream_log = self.log_streams.map(stream_log);
         let seccomp = !self.no_seccomp;
