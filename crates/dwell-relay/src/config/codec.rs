@@ -92,9 +92,9 @@ impl PeerConfig {
         let is_thin = rate.is_some_and(|rate| rate.as_bps() <= MODEL_RATE_BPS_MAX);
         self.model_order.is_some() || self.picks_codec && is_thin
     }
+}
 
-    /// Returns the most bytes of a batch, on a link of this rate.
-    pub(crate) fn batch_bytes_max(&self, rate: Option<Rate>) -> u32 {
-        if self.may_have_models(rate) { MODEL_BATCH_BYTES_MAX } else { u32::MAX }
-    }
+/// Returns the most bytes of a batch, if they have to be short enough for models.
+pub(crate) const fn batch_bytes_max(are_short: bool) -> u32 {
+    if are_short { MODEL_BATCH_BYTES_MAX } else { u32::MAX }
 }

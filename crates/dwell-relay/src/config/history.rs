@@ -7,7 +7,7 @@ use dwell_policy::{History, Reference, Scheme, Select};
 use std::ops::RangeInclusive;
 use toml::de::DeValue;
 
-use super::{PeerConfig, value};
+use super::{PeerConfig, batch_bytes_max, value};
 
 /// The configured mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -174,7 +174,7 @@ pub(super) fn scheme(
         Select::Waiting { gather, packets_max: 2.., bytes_max, .. }
         | Select::Slack { gather, bytes_max, .. } => {
             *gather = scope;
-            *bytes_max = config.batch_bytes_max(None).min(*bytes_max);
+            *bytes_max = batch_bytes_max(config.model_order.is_some()).min(*bytes_max);
         }
         _ => {
             let packets = config.blocks.packets.map_or("", |_| " with block_packets");

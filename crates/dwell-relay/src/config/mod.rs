@@ -43,7 +43,7 @@ use ipnet::IpNet;
 
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use codec::Codec;
-pub(crate) use codec::PICKED_LEVEL_MAX;
+pub(crate) use codec::{PICKED_LEVEL_MAX, batch_bytes_max};
 pub use dwell_drive::BlockConfig;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use exceptions::parse as parse_exceptions;

@@ -37,7 +37,7 @@ use super::reports::Reports;
 use super::retransmit::{Awaited, RetransmitBuffer};
 use super::saturation::Seen;
 use super::turns::Turn;
-use crate::config::{ClassConfig, PeerConfig, RateConfig};
+use crate::config::{ClassConfig, PeerConfig, RateConfig, batch_bytes_max};
 use crate::trust::{Handshake, Offer, RandomSource};
 use tail::Tail;
 pub use timing::Patience;
@@ -169,7 +169,7 @@ pub(crate) struct Peer {
     /// report each other's reports for ever.
     pub(crate) data_records: u64,
     /// The port gathers no longer batches than models can have.
-    has_short_batches: bool,
+    pub(crate) has_short_batches: bool,
 }
 
 impl Peer {
@@ -279,7 +279,7 @@ impl Peer {
     }
 
     fn configure_port(&mut self) -> Result<(), ConfigError> {
-        self.has_short_batches = self.config.may_have_models(self.pacer.rate());
+        self.has_short_batches = self.wants_short_batches();
         let cut_bytes_max = self.cut_bytes_max();
         let config = &self.config;
         let mut scheme = if self.codec_accepted() { config.scheme } else { Scheme::none() };
@@ -299,7 +299,7 @@ impl Peer {
         {
             // Compressing what may not fit through the path would be for nothing.
             *bytes_max = (*bytes_max).min(u32::try_from(cut_bytes_max).unwrap_or(u32::MAX));
-            *bytes_max = (*bytes_max).min(config.batch_bytes_max(self.pacer.rate()));
+            *bytes_max = (*bytes_max).min(batch_bytes_max(self.has_short_batches));
         }
         let mut exceptions = config.exceptions.clone();
         exceptions.push(NEVER_COMPRESSED);
@@ -618,14 +618,23 @@ impl Peer {
         self.retransmit_buffer.set_limits(has_contexts);
     }
 
-    /// Returns true if batches can have models. Where they may or may not any more, since the link has another
-    /// rate, the port learns how long they may be.
-    pub(crate) fn takes_models(&mut self) -> bool {
-        let may_have_models = self.config.may_have_models(self.pacer.rate());
-        if may_have_models != self.has_short_batches {
+    /// Returns true if batches can have models, on a link of the present rate.
+    pub(crate) fn takes_models(&self) -> bool {
+        self.config.may_have_models(self.pacer.rate())
+    }
+
+    /// Returns true if batches have to be short: they have a model, which is configured or was picked. Others are the smaller the
+    /// longer they are.
+    fn wants_short_batches(&self) -> bool {
+        let has_model = || self.contexts.outgoing.has_picked_model();
+        self.config.model_order.is_some() || self.takes_models() && has_model()
+    }
+
+    /// Another codec may have been picked: the port learns how long batches may be.
+    pub(crate) fn refresh_batches(&mut self) {
+        if self.wants_short_batches() != self.has_short_batches {
             self.refresh_port();
         }
-        may_have_models
     }
 
     fn refresh_port(&mut self) {

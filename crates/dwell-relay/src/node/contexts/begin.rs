@@ -35,6 +35,8 @@ pub(super) struct Wanted {
     /// ... unless it is picked, among models of this memory as well.
     pub(super) picks: bool,
     pub(super) memory_log: u8,
+    /// Batches are short enough for models.
+    pub(super) are_short: bool,
 }
 
 /// How the batches of a generation refer to others.

@@ -43,9 +43,9 @@ pub(in crate::node) fn compress_in_context(
         coder: Coder { zstd, model: config.model() },
         picks: config.picks_codec,
         memory_log: config.model_memory_log,
+        are_short: peer.has_short_batches,
     };
-    let may_have_models = config.may_have_models(peer.pacer.rate());
-    let len_max = if may_have_models { PPM_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
+    let len_max = if wanted.are_short { PPM_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
     let packets = || peer.port.batch().iter().map(|&id| store.get(id).0);
     // Headers are predicted once it is known in which context; until then only the most that this can take.
     let predicted_len_max = packets().map(|packet| packet.len() + GROWN_BYTES_MAX).sum::<usize>();

@@ -261,6 +261,7 @@ impl Node {
         let path = (rate, takes_models, peer.reports.model_rate());
         let generation = peer.generation;
         let trial = peer.contexts.outgoing.pick(now, path, processor, may_try);
+        peer.refresh_batches();
         if let Some(trial) = trial {
             self.processors.trial_began(now);
             if let Some(done) = env.try_codecs(trial.of_peer(index, generation)) {

@@ -177,7 +177,7 @@ mod tests {
         let ours = contexts.offer();
         contexts.begin_session(Instant::ZERO, (&ours, Some(&offer)));
         let coder = Coder { zstd: ContextSpec { level: 1, window_log: 15 }, model: None };
-        let wanted = Wanted { coder, picks: false, memory_log: 20 };
+        let wanted = Wanted { coder, picks: false, memory_log: 20, are_short: true };
         let entered = contexts.outgoing.enter(now, 1, wanted).expect("a context");
         let Entered { context, epoch, encoder, generation, .. } = entered;
         let (lens, elapsed_ns) = ((1, 1), None);

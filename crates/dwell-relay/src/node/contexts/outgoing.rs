@@ -258,7 +258,9 @@ impl Outgoing {
         let Coder { zstd: ContextSpec { level, .. }, model } =
             context.coder(self.rate, self.pick.as_ref(), wanted);
         let zstd = ContextSpec { level, ..zstd };
-        let coder = Coder { zstd, model: limits.model(at, model).filter(|_| !is_alone) };
+        // One that is picked begins once batches are short enough for it.
+        let may_have_model = !is_alone && wanted.are_short;
+        let coder = Coder { zstd, model: limits.model(at, model).filter(|_| may_have_model) };
         context.review(now, coder, is_alone);
         let is_paused = context.ended.is_some() && now < context.pause_until;
         self.is_stuck |= context.is_at_end() && !context.is_in_flight(now);
@@ -383,6 +385,12 @@ impl Outgoing {
             context.end(now, Reason::Failed);
         }
         context.ended.is_none()
+    }
+
+    /// Returns true if a model was picked for one of the contexts, so that batches have to be short.
+    pub(crate) fn has_picked_model(&self) -> bool {
+        let is_model = |it: &Picking| matches!(it.codec(), BatchCodec::Ppm(_));
+        self.contexts.iter().any(|it| it.picking.as_deref().is_some_and(is_model))
     }
 
     /// Returns what has taken the processor so long, and took so long in all, since this was asked, in nanoseconds.

@@ -106,6 +106,7 @@ impl Pair {
                 coder: if seed % 3 == 1 { PPM } else { ZSTD },
                 picks: seed % 3 == 2,
                 memory_log: 20,
+                are_short: true,
             },
             now: at(1),
             outgoing,
