@@ -9,6 +9,8 @@
 //! not used yet are used for once.
 
 mod candidate;
+#[cfg(test)]
+mod convergence;
 mod own;
 #[cfg(test)]
 mod tests;
@@ -21,7 +23,7 @@ use super::bound::CodecPoint;
 use super::{Carried, Processor, TrialBudget};
 use candidate::{Candidate, content_of, truth};
 use own::Own;
-use trials::{BeforeTrial, TRIAL_PART, TRIAL_SAVED_NS_MAX};
+use trials::{BeforeTrial, DRIFT, TRIAL_PART, TRIAL_SAVED_NS_MAX};
 
 /// Another codec has to carry so many times more: what codecs cost varies.
 const GAIN_MIN: f64 = 1.03;
@@ -29,24 +31,34 @@ const GAIN_MIN: f64 = 1.03;
 /// enough where they take this part of it.
 const GAIN_MIN_IN_TIME: f64 = 1.01;
 const ENOUGH_PART: f64 = 0.5;
-/// That has to be so for this long: what is measured varies.
-const BETTER_NS_MIN: u64 = SECOND_NS / 4;
-/// Where another carries so many times more, it need not wait for as long.
+/// That has to be so for this long, and in the mean of as long as the codec in use is used at least: what is measured varies,
+/// and contents take turns.
+const BETTER_NS_MIN: u64 = SECOND_NS / 10;
+/// A look says nothing of a longer time than this, ...
+const LOOK_NS_MAX: u64 = SECOND_NS / 10;
+/// ... and no more than this factor of what others carry.
+const TIMES_MAX: f64 = 16.0;
+/// Before one that carries so many times more it need not be used for as long.
 const LARGE_GAIN: f64 = 1.1;
-const MUCH_BETTER_NS_MIN: u64 = SECOND_NS / 10;
 /// A codec is used for so long at least, and half of that before one that carries so much more, ...
-const USED_NS_MIN: u64 = SECOND_NS;
+const USED_NS_MIN: u64 = SECOND_NS / 4;
+/// ... and for so many bytes, or so long: a generation that begins costs a part of what went before, ...
+const USED_BYTES_MIN: u64 = 512 << 10;
+const USED_FEW_NS_MIN: u64 = SECOND_NS;
 /// ... and twice as long each time that one comes back which was used before: where several are about as good, what is
 /// measured would have them take turns. Half as long each time that none was better for so long, and a minute at least.
 const USED_NS_MAX: u64 = 300 * SECOND_NS;
 const CALM_NS_MIN: u64 = 60 * SECOND_NS;
-/// If the ratio has changed by so many times since, ...
+/// If the ratio has changed by so many times since, and is none that was left less than so long ago, ...
+const RECENT_NS: u64 = 10 * SECOND_NS;
 const STEP: f64 = 2.0;
 /// ... the link's rate, ...
 const LINK_STEP: f64 = 1.25;
 /// ... or the processor time that may be had, what was learned of changes is of no use any more. (Two contexts that wait
 /// for each other by turns have half of it or all.)
 const CPU_STEP: f64 = 3.0;
+/// That has to be so for this long.
+const STEP_NS_MIN: u64 = SECOND_NS / 4;
 /// What changes of the processor so soon after a codec was changed comes of that: jobs wait for longer ones, and how long
 /// they did is forgotten as slowly as [`super::Slowdown`] fades.
 const SETTLE_NS: u64 = 6 * SECOND_NS;
@@ -125,6 +137,8 @@ pub struct CodecPick<C> {
     /// How long it is used at least, and by what that began to grow.
     used_ns_min: u64,
     step_from: Option<Conditions>,
+    /// What was before that, and until when.
+    step_before: Option<(Conditions, Instant)>,
     step_at: Option<Instant>,
     /// The bytes that had been compressed at the latest look at them.
     step_bytes: u64,
@@ -132,8 +146,11 @@ pub struct CodecPick<C> {
     calm_since: Instant,
     /// Those that were used since then, bit by bit.
     used: u64,
-    /// One that carries enough more, and since when.
-    better: Option<(usize, Instant)>,
+    /// Since when another carries enough more.
+    better: Option<Instant>,
+    /// When it was looked at them last, and over what link.
+    reviewed_at: Instant,
+    looked_link: f64,
     /// Of the codec in use, what was measured of late: bytes before and after, and nanoseconds.
     original: f64,
     left: f64,
@@ -173,11 +190,14 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             since: Instant::ZERO,
             used_ns_min: USED_NS_MIN,
             step_from: None,
+            step_before: None,
             step_at: None,
             step_bytes: 0,
             calm_since: Instant::ZERO,
             used: 0,
             better: None,
+            reviewed_at: Instant::ZERO,
+            looked_link: 0.0,
             original: 0.0,
             left: 0.0,
             took_ns: 0.0,
@@ -206,7 +226,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let (original, left, took_ns, bytes) = (0.0, 0.0, 0.0, 0);
         let (tried_at, began_at, is_trying, ratio_then) = (None, None, false, None);
         let (since, better) = (Instant::ZERO, None);
-        let (used_ns_min, step_from, step_at, used) = (USED_NS_MIN, None, None, 0);
+        let (used_ns_min, used) = (USED_NS_MIN, 0);
+        let (step_from, step_before, step_at) = (None, None, None);
         let (own, explored_from) = (Own::default(), None);
         Self {
             own,
@@ -224,6 +245,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             since,
             used_ns_min,
             step_from,
+            step_before,
             step_at,
             calm_since: Instant::ZERO,
             used,
@@ -266,6 +288,12 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         processor.carried(link, point)
     }
 
+    /// Returns true if the content is still what codecs were tried on last, as far as the one in use shows.
+    fn is_as_tried(&self) -> bool {
+        let ratios = self.measured().zip(self.ratio_then);
+        ratios.is_some_and(|(is, was)| !differs(is.ratio / was, DRIFT))
+    }
+
     /// What is measured of the codec in use.
     fn measured(&self) -> Option<CodecPoint> {
         let is_known = self.original >= MEASURED_BYTES_MIN;
@@ -283,6 +311,13 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let all = self.candidates.iter().enumerate();
         let known = all.filter_map(|(other, it)| Some((other, it.truth?.1)));
         known.min_by_key(|it| it.0.abs_diff(at)).map_or(1.0, |it| it.1)
+    }
+
+    /// Returns how many times more the codec in use costs than is believed of the content that was tried: others do, too.
+    fn cost_drift(&self) -> f64 {
+        let present = self.candidates.get(self.present).and_then(Candidate::point);
+        let both = self.measured().zip(present);
+        both.map_or(1.0, |(is, was)| truth(is.cost_ns, was.cost_ns * self.cost_truth(self.present)))
     }
 
     /// Returns how many times more is left in use than in trials. That is most of all because something else comes now
@@ -306,7 +341,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let (content, mean) = (self.content(), self.mean_bias());
         let bias = [own, present].map(|it| it.bias_beside(now, content, mean));
         let ratio = (tried.ratio * self.ratio_truth() * (bias[0] - bias[1]).exp()).min(1.0);
-        Some(CodecPoint::new(tried.cost_ns * self.cost_truth(at), ratio))
+        Some(CodecPoint::new(tried.cost_ns * self.cost_truth(at) * self.cost_drift(), ratio))
     }
 
     /// Returns what a codec carries over the link, if it was tried.
@@ -335,7 +370,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
 
     /// Notes how the cost that was tried comes true of the codec in use, and forgets what was so of others long ago.
     fn learn_truth(&mut self, now: Instant) {
-        let measured = self.measured();
+        let measured = self.measured().filter(|_| self.is_as_tried());
         for (at, candidate) in self.candidates.iter_mut().enumerate() {
             candidate.learn_truth(now, measured.filter(|_| at == self.present));
         }
@@ -356,13 +391,23 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.notice_step(now, link);
         let possible =
             (0..self.candidates.len()).filter(|&at| is_possible(self.candidates[at].codec));
-        let all = possible.filter_map(|at| Some((self.carried(now, link, at)?, at)));
-        let best = all.max_by(|a, b| a.0.rate.total_cmp(&b.0.rate));
+        let all: Vec<_> =
+            possible.filter_map(|at| Some((self.carried(now, link, at)?, at))).collect();
         let needed = self.carried(now, link, self.present).filter(|_| can_stay);
-        match (best, needed) {
-            (Some((most, at)), Some(needed)) if self.is_better(now, (most, at), needed) => {
-                self.better(now, (most, at), needed);
+        self.look(now, link, &all, needed);
+        let rate = |it: &(Carried, usize)| it.0.rate;
+        let best = match needed {
+            // Of those that are better now, the one that is best in the mean.
+            Some(needed) => {
+                let is_better = |it: &&(Carried, usize)| self.is_better(now, **it, needed);
+                let times = |it: &(Carried, usize)| self.candidates[it.1].times;
+                all.iter().filter(is_better).min_by(|a, b| times(a).total_cmp(&times(b)))
             }
+            None => all.iter().max_by(|a, b| rate(a).total_cmp(&rate(b))),
+        };
+        let best = best.copied();
+        match (best, needed) {
+            (Some((most, at)), Some(needed)) => self.better(now, (most, at), needed),
             (Some((_, at)), None) => self.use_(now, at),
             (_, Some(needed)) => {
                 self.calm(now);
@@ -375,34 +420,64 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.present()
     }
 
-    /// Returns true if another carries enough more. One that is used for once is given time to show what it leaves.
-    fn is_better(&self, now: Instant, (most, at): (Carried, usize), needed: Carried) -> bool {
+    /// Learns how many times as long the same bytes take with each codec as with the one in use.
+    fn look(&mut self, now: Instant, link: f64, all: &[(Carried, usize)], needed: Option<Carried>) {
+        let since_ns = now.since_ns(std::mem::replace(&mut self.reviewed_at, now));
+        let Some(needed) = needed else { return };
+        // Contents take turns, links hardly do: what was carried over another one says nothing.
+        if differs(link / self.looked_link, LINK_STEP) {
+            self.looked_link = link;
+            self.candidates.iter_mut().for_each(|it| it.times = 1.0);
+        }
+        let fade = (-(since_ns.min(LOOK_NS_MAX) as f64) / self.used_ns_min as f64).exp();
+        for (carried, at) in all {
+            let times = needed.rate / carried.rate;
+            let times = if times.is_finite() { times } else { 1.0 };
+            let times = times.clamp(1.0 / TIMES_MAX, TIMES_MAX);
+            let before = &mut self.candidates[*at].times;
+            *before = times + fade * (*before - times);
+        }
+    }
+
+    /// Returns how many times more another has to carry. One that is used for once is given time to show what it leaves.
+    fn needed_gain(&self, now: Instant, (most, at): (Carried, usize), needed: Carried) -> f64 {
         let is_unseen = self.explored_from.is_some()
             && !self.own.is_checked
             && now.since_ns(self.since) < EXPLORED_NS_MAX;
-        let gain_min = match is_unseen {
+        match is_unseen {
             true => LARGE_GAIN,
             false => self.gain_min(now, [at, self.present], [most, needed]),
-        };
-        at != self.present && most.rate > gain_min * needed.rate
+        }
     }
 
-    /// Another is better: it is used if it was for long enough.
+    /// Returns true if another carries enough more now.
+    fn is_better(&self, now: Instant, (most, at): (Carried, usize), needed: Carried) -> bool {
+        at != self.present && most.rate > self.needed_gain(now, (most, at), needed) * needed.rate
+    }
+
+    /// Another is better: it is used if that was so for long enough.
     fn better(&mut self, now: Instant, (most, at): (Carried, usize), needed: Carried) {
-        let before = self.better.filter(|it| it.0 == at);
-        let (_, since) = *self.better.insert(before.unwrap_or((at, now)));
-        let is_first = self.since == Instant::ZERO;
-        let (better_ns, used_ns) = match most.rate > LARGE_GAIN * needed.rate {
-            true => (MUCH_BETTER_NS_MIN, self.used_ns_min / 2),
-            false => (BETTER_NS_MIN, self.used_ns_min),
-        };
-        let is_better = now.since_ns(since) >= better_ns;
-        // Back to what was left for once.
-        let used_ns = if self.explored_from == Some(at) { USED_NS_MIN } else { used_ns };
+        // Which one it is may change as long as it is one.
+        let since = *self.better.get_or_insert(now);
+        let mean = 1.0 / self.candidates[at].times;
+        let is_better = mean > self.needed_gain(now, (most, at), needed)
+            && now.since_ns(since) >= BETTER_NS_MIN;
         self.calm_since = now;
-        if is_first || is_better && now.since_ns(self.since) >= used_ns {
+        let is_first = self.since == Instant::ZERO;
+        let held_ns = self.hold_ns(at, mean > LARGE_GAIN);
+        if is_first || is_better && now.since_ns(self.since) >= held_ns {
             self.use_(now, at);
         }
+    }
+
+    /// Returns how long the codec in use is used at least before this one, which carries much more or only more.
+    fn hold_ns(&self, at: usize, is_much: bool) -> u64 {
+        // Back to what was left for once.
+        let returns = self.explored_from == Some(at);
+        let is_short = self.own.bytes < USED_BYTES_MIN;
+        let held_ns = if returns { USED_NS_MIN } else { self.used_ns_min };
+        let held_ns = held_ns.max(if is_short { USED_FEW_NS_MIN } else { 0 });
+        if is_much && !returns { held_ns / 2 } else { held_ns }
     }
 
     /// Returns a codec that is worth being used for once: it carries nearly as much as the present one by what trials say,
@@ -471,9 +546,16 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let before = *before;
         if !present.differs(before) {
             self.step_at = None;
-        } else if now.since_ns(*self.step_at.get_or_insert(now)) >= BETTER_NS_MIN {
+        } else if now.since_ns(*self.step_at.get_or_insert(now)) >= STEP_NS_MIN {
+            let left = self.step_before.replace((before, now));
+            // What takes turns is nothing new.
+            let is_recent = left.is_some_and(|(left, until)| {
+                !present.differs(left) && now.since_ns(until) < RECENT_NS
+            });
             (self.step_from, self.step_at) = (Some(present), None);
-            (self.used_ns_min, self.used) = (USED_NS_MIN, 0);
+            if !is_recent {
+                (self.used_ns_min, self.used) = (USED_NS_MIN, 0);
+            }
         }
     }
 
@@ -491,6 +573,10 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         }
         self.used |= bit(self.present) | bit(at);
         self.own = Own::default();
+        let times = self.candidates[at].times;
+        for candidate in &mut self.candidates {
+            candidate.times = (candidate.times / times).clamp(1.0 / TIMES_MAX, TIMES_MAX);
+        }
         (self.present, self.since, self.better) = (at, now, None);
         self.calm_since = now;
         self.ratio_then = self.measured().map(|it| it.ratio);

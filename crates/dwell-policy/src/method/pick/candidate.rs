@@ -9,6 +9,9 @@ use super::{Assumed, CodecPoint};
 const TRUE_MAX: f64 = 4.0;
 /// What was measured of a codec in use is remembered for so long: then it may have changed.
 const TRUE_NS: u64 = 30 * SECOND_NS;
+/// A codec that was not tried is believed to cost what is assumed of it as far as this: what is known of one kind of content
+/// says little of another.
+const SCALE_MAX: f64 = 4.0;
 /// Use may leave so many times more than trials do, or less; beyond that something else is wrong.
 const BIAS_MAX: f64 = 1.5;
 /// Of so many trials the bias is the mean; then each further one moves it by one part in so many.
@@ -32,13 +35,19 @@ struct Bias {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate<C> {
     pub(super) codec: C,
+    /// As it was tried, or else as it is assumed.
     pub(super) cost_ns: f64,
+    assumed_ns: f64,
     pub(super) takes_receiver: bool,
     /// None before it was tried.
     pub(super) ratio: Option<f64>,
+    /// It is tried, or was; or that has failed.
+    pub(super) was_asked: bool,
     /// How many times its cost really was what it was when it was tried, where nothing else is in the processor's
     /// caches, and when.
     pub(super) truth: Option<(Instant, f64)>,
+    /// How many times as long the same bytes take with it as with the one in use, in the mean of late.
+    pub(super) times: f64,
     /// By content.
     biases: [Option<Bias>; CONTENTS],
 }
@@ -57,12 +66,27 @@ pub(super) fn content_of(ratio: f64) -> usize {
 
 impl<C> Candidate<C> {
     pub(super) fn new(Assumed { codec, cost_ns, takes_receiver }: Assumed<C>) -> Self {
+        let (assumed_ns, times, was_asked) = (cost_ns, 1.0, false);
         let (ratio, truth, biases) = (None, None, [None; CONTENTS]);
-        Self { codec, cost_ns, takes_receiver, ratio, truth, biases }
+        Self { codec, cost_ns, assumed_ns, takes_receiver, ratio, was_asked, truth, times, biases }
     }
 
     pub(super) fn point(&self) -> Option<CodecPoint> {
         self.ratio.map(|ratio| CodecPoint::new(self.cost_ns, ratio))
+    }
+
+    /// Returns how many times what is assumed of it this cost is.
+    pub(super) fn scale(&self, cost_ns: f64) -> f64 {
+        let times = cost_ns / self.assumed_ns;
+        if times.is_finite() { times.clamp(1.0 / SCALE_MAX, SCALE_MAX) } else { 1.0 }
+    }
+
+    /// Others cost so many times what is assumed of them. Contents and machines make all codecs slower or faster, and much
+    /// alike, so that this one is believed to do the same if it was never tried.
+    pub(super) fn expect(&mut self, scale: f64) {
+        if self.ratio.is_none() {
+            self.cost_ns = scale * self.assumed_ns;
+        }
     }
 
     /// Notes how its cost comes true, if it is in use and that is known; else what was so long ago is forgotten.

@@ -1,6 +1,7 @@
 //! What the codec in use leaves, to be compared with a trial of the same bytes.
 
-use super::trials::TRIAL_BYTES;
+use super::differs;
+use super::trials::{DRIFT, TRIAL_BYTES};
 
 /// Of a codec in use, so many bytes or more, it is looked at what it leaves of the latest ones, for about as many as
 /// count in a trial, and what it leaves of the same bytes in a trial.
@@ -28,9 +29,11 @@ impl Own {
         self.left = fade * self.left + left_len as f64;
     }
 
-    /// A trial of the latest bytes begins.
-    pub(super) fn compare(&mut self) {
-        let is_known = self.bytes >= CHECK_BYTES && self.original > 0.0;
-        self.ratio_then = is_known.then(|| self.left / self.original);
+    /// A trial of the latest bytes begins, of which and of others before them so much is left. Where that is much more or less
+    /// than of the latest alone, another content has just begun, and these are of the one and the other.
+    pub(super) fn compare(&mut self, ratio: Option<f64>) {
+        let own = self.left / self.original;
+        let is_even = ratio.is_some_and(|ratio| !differs(own / ratio, DRIFT));
+        self.ratio_then = (self.bytes >= CHECK_BYTES && is_even).then_some(own);
     }
 }

@@ -138,9 +138,10 @@ fn holds_grow_where_codecs_take_turns_and_shrink_where_it_is_calm() {
         let used = run(&mut pick, (from_ms, from_ms + 1_000), 60.0 * MBIT, (slow, 1.0));
         changes.extend(used.into_iter().skip(1));
     }
-    assert!((2..20).contains(&changes.len()), "{changes:?}");
+    assert!((2..10).contains(&changes.len()), "{changes:?}");
+    // What is carried in the mean of two turns says which is better, so that there are no more changes.
     let grown = pick.used_ns_min;
-    assert!(grown > 16 * USED_NS_MIN, "{grown}");
+    assert!(grown > 2 * USED_NS_MIN, "{grown}");
     run(&mut pick, (600_001, 1_800_000), 60.0 * MBIT, (1.0, 1.0));
     assert!(pick.used_ns_min < 2 * USED_NS_MIN);
 }
@@ -306,7 +307,7 @@ fn what_can_not_be_better_is_not_tried_nor_what_is_impossible_used() {
 }
 
 proptest! {
-    /// Whatever is measured, it neither panics nor leaves the list, nor changes more than twice a second.
+    /// Whatever is measured, it neither panics nor leaves the list, nor changes more than eight times a second.
     #[test]
     fn nothing_measured_does_harm(
         events in prop::collection::vec((0..5_u8, 0..200_000_u64, 0..200_000_u64, any::<u32>(), 0.0..1e9), 0..300),

@@ -25,9 +25,13 @@ const TRIAL_NS_MAX: u64 = 30 * SECOND_NS;
 const RESULT_NS_MAX: u64 = 60 * SECOND_NS;
 /// They come at once, if there is time for them, if what is compressed has so many times another ratio than when
 /// they were made, ...
-const DRIFT: f64 = 1.15;
+pub(super) const DRIFT: f64 = 1.15;
 /// ... or the link so many times another rate: others may be worth a trial then.
 const LINK_DRIFT: f64 = 1.5;
+/// They are apart by so many times what the latest one took, at most this long: where contents take turns, each of them would
+/// have one else.
+const TRIAL_APART_PART: u64 = 16;
+const TRIAL_APART_NS_MAX: u64 = SECOND_NS / 4;
 /// Of another ratio there have to be so many bytes: as many as a trial counts. Or it was so long ago.
 const DRIFT_BYTES_MIN: u64 = TRIAL_BYTES / 3;
 const DRIFT_NS_MAX: u64 = 3 * SECOND_NS / 10;
@@ -54,7 +58,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         is_possible: impl Fn(C) -> bool,
     ) -> Vec<C> {
         let Some(link) = link else { return Vec::new() };
-        let list = if self.is_time(now, link) {
+        let list = if self.is_time(now, link, &is_possible) {
+            self.expect_costs();
             self.worth_trying(link, is_possible)
         } else if self.own.bytes >= CHECK_BYTES && !self.own.is_checked {
             self.worth_checking(now, link, is_possible)
@@ -63,28 +68,58 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         };
         if !list.is_empty() {
             self.is_trying = true;
+            for candidate in &mut self.candidates {
+                candidate.was_asked |= list.contains(&candidate.codec);
+            }
             let Self { bytes, tried_at, ratio_then, link_then, .. } = *self;
             self.before_trial = Some(BeforeTrial { bytes, tried_at, ratio_then, link_then });
-            self.own.compare();
-            (self.bytes, self.ratio_then) = (0, self.measured().map(|it| it.ratio));
+            let ratio = self.measured().map(|it| it.ratio);
+            self.own.compare(ratio);
+            (self.bytes, self.ratio_then) = (0, ratio);
             (self.tried_at, self.link_then, self.drift) = (Some(now), link, None);
         }
         list
     }
 
+    /// Guesses what those cost that were never tried: by the nearest one that was, or by the one in use.
+    fn expect_costs(&mut self) {
+        let scale = |(at, it): (usize, &Candidate<C>)| Some((at, it.scale(it.point()?.cost_ns)));
+        let mut known: Vec<_> = self.candidates.iter().enumerate().filter_map(scale).collect();
+        if let Some(point) = self.measured().filter(|_| known.is_empty()) {
+            known.push((self.present, self.candidates[self.present].scale(point.cost_ns)));
+        }
+        for (at, candidate) in self.candidates.iter_mut().enumerate() {
+            if let Some(&(_, scale)) = known.iter().min_by_key(|it| it.0.abs_diff(at)) {
+                candidate.expect(scale);
+            }
+        }
+    }
+
     /// Returns the present one and all that may carry more.
     fn worth_trying(&self, link: f64, is_possible: impl Fn(C) -> bool) -> Vec<C> {
+        let may_be_better = self.may_be_better(link);
+        let all = self.candidates.iter().enumerate();
+        all.filter(|&(at, it)| at == self.present || is_possible(it.codec) && may_be_better(it))
+            .map(|(_, it)| it.codec)
+            .collect()
+    }
+
+    /// Tells those that may carry more than the present one.
+    fn may_be_better(&self, link: f64) -> impl Fn(&Candidate<C>) -> bool {
         let measured = self.measured();
         let ratio = measured.map_or(1.0, |it| it.ratio);
-        let carried = |it: &Candidate<C>, point| self.carried_at(link, it, point).rate;
+        let carried = move |it: &Candidate<C>, point| self.carried_at(link, it, point).rate;
         let present = measured.zip(self.candidates.get(self.present));
         let least = present.map_or(link, |(point, it)| carried(it, point));
-        let may_be_better = |(at, it): &(usize, &Candidate<C>)| {
-            let point = CodecPoint::new(it.cost_ns, LEFT_MIN * ratio);
-            *at == self.present || is_possible(it.codec) && carried(it, point) > least
-        };
-        let all = self.candidates.iter().enumerate();
-        all.filter(may_be_better).map(|(_, it)| it.codec).collect()
+        move |it| carried(it, CodecPoint::new(it.cost_ns, LEFT_MIN * ratio)) > least
+    }
+
+    /// Returns true if one was never tried that may carry more, now that it is known what others cost.
+    fn is_one_untried(&mut self, link: f64, is_possible: impl Fn(C) -> bool) -> bool {
+        self.expect_costs();
+        let may_be_better = self.may_be_better(link);
+        let mut untried = self.candidates.iter().filter(|it| !it.was_asked);
+        untried.any(|it| is_possible(it.codec) && may_be_better(it))
     }
 
     /// Returns the present one, and those that carry nearly as much, to see what of trials comes true; none if there is no
@@ -115,7 +150,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         near.into_iter().map(|at| self.candidates[at].codec).collect()
     }
 
-    fn is_time(&mut self, now: Instant, link: f64) -> bool {
+    fn is_time(&mut self, now: Instant, link: f64, is_possible: impl Fn(C) -> bool) -> bool {
         let began_at = *self.began_at.get_or_insert(now);
         let enough =
             if now.since_ns(began_at) < TRIAL_BYTES_NS_MAX { TRIAL_BYTES } else { TRIAL_BYTES_MIN };
@@ -128,7 +163,13 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let needed_ns = (self.trial_ns as f64 * self.processor.slowdown()) as u64;
         let pause_ns = (TRIAL_CALM_PART * TRIAL_PART).saturating_mul(self.trial_ns);
         let pause_ns = pause_ns.clamp(TRIAL_CALM_NS_MIN, TRIAL_NS_MAX);
-        let is_other = drifts || differs(link / self.link_then, LINK_DRIFT);
+        let apart_ns = TRIAL_APART_PART.saturating_mul(self.trial_ns).min(TRIAL_APART_NS_MAX);
+        if now.since_ns(before) < apart_ns {
+            return false;
+        }
+        let is_other = drifts
+            || differs(link / self.link_then, LINK_DRIFT)
+            || self.is_one_untried(link, is_possible);
         now.since_ns(before) >= pause_ns || is_other && self.budget.allows(now, needed_ns)
     }
 
@@ -147,6 +188,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     pub fn refused(&mut self) {
         let Some(before) = self.before_trial.take().filter(|_| self.is_trying) else { return };
         (self.is_trying, self.own.ratio_then) = (false, None);
+        self.candidates.iter_mut().for_each(|it| it.was_asked = it.ratio.is_some());
         (self.bytes, self.tried_at) = (self.bytes.saturating_add(before.bytes), before.tried_at);
         (self.ratio_then, self.link_then) = (before.ratio_then, before.link_then);
     }
