@@ -470,7 +470,7 @@ impl ContextEnds {
 }
 
 /// A byte for the order and one for the memory, then a script: records that arrive as they were sent, damaged
-/// or not at all, resets, and bytes that both ends learn. What arrives in order is restored, and nothing else
+/// or not at all, resets, other orders and memories, and bytes that both ends learn. What arrives in order is restored, and nothing else
 /// harms anything.
 pub fn ppm(bytes: &[u8]) {
     let Some((&[order, memory], mut script)) = bytes.split_first_chunk::<2>() else { return };
@@ -486,8 +486,15 @@ pub fn ppm(bytes: &[u8]) {
         let mut record = unit.repeat(usize::from(x % 64).pow(2));
         record.truncate(PPM_RECORD_LEN_MAX);
         if op % 8 == 6 {
-            encoder.reset();
-            decoder.reset();
+            if y % 2 == 0 {
+                encoder.reset();
+                decoder.reset();
+            } else {
+                // One of them has fresh memory, and the other what it had.
+                let spec = PpmSpec { order: 2 + (y >> 1) % 11, memory_log: 20 + (y >> 5) % 2 };
+                encoder = PpmEncoder::new(spec).expect("a good spec");
+                decoder.renew(spec).expect("a good spec");
+            }
             is_same = true;
         }
         if op % 8 == 7 {

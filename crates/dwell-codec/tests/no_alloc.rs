@@ -147,7 +147,7 @@ fn batches_of_contexts_allocate_nothing() {
     }
 }
 
-/// Through restarts, damage and resets.
+/// Through restarts, damage, resets and changes of the order.
 #[test]
 fn records_of_ppm_allocate_nothing() {
     let text = common::text(3 * SRC_LEN_MAX);
@@ -176,6 +176,12 @@ fn records_of_ppm_allocate_nothing() {
             decoder.reset();
             encoder.prime(&text);
             decoder.prime(&text);
+        }
+        if round % 50 == 25 {
+            // Another order takes the same memory.
+            let spec = PpmSpec { order: 2 + round as u8 / 25, ..spec };
+            encoder.renew(spec).unwrap();
+            decoder.renew(spec).unwrap();
         }
     }
     assert_eq!(calls() - before, 0);

@@ -123,21 +123,18 @@ impl ContextDecoder {
         if is_there { Ok(source) } else { Err(DecodeError::Base(source.base())) }
     }
 
-    /// Begins with a model that knows these bytes only.
+    /// Begins with a model that knows these bytes only. Memory that one of before has had is kept if this one has as
+    /// much: a peer may let a generation begin with each byte.
     fn learn(&mut self, spec: PpmSpec, bytes: &[u8]) -> Result<(), DecodeError> {
-        match &mut self.model {
-            Some(model) if model.spec() == spec => {
-                model.reset();
-                model.prime(bytes);
+        let no_model = |_| DecodeError::Ppm(spec);
+        let model = match &mut self.model {
+            Some(model) => {
+                model.renew(spec).map_err(no_model)?;
+                model
             }
-            none => {
-                // Two models are never there at once.
-                *none = None;
-                let mut model = PpmDecoder::new(spec).map_err(|_| DecodeError::Ppm(spec))?;
-                model.prime(bytes);
-                *none = Some(Box::new(model));
-            }
-        }
+            none => none.insert(Box::new(PpmDecoder::new(spec).map_err(no_model)?)),
+        };
+        model.prime(bytes);
         self.stream = None;
         Ok(())
     }

@@ -43,10 +43,10 @@ impl Kind {
         }
     }
 
-    /// Returns a model that knows nothing, made if there is none like it yet.
+    /// Returns a model that knows nothing, made if there is none yet.
     fn ppm(&mut self, spec: PpmSpec) -> Result<&mut PpmEncoder, CodecError> {
         match self {
-            Self::Ppm(model) if model.spec() == spec => model.reset(),
+            Self::Ppm(model) => model.renew(spec)?,
             _ => *self = Self::Ppm(Box::new(PpmEncoder::new(spec)?)),
         }
         match self {
@@ -143,7 +143,7 @@ impl ContextEncoder {
 
     /// Begins a running generation of prediction by partial matching, as [`begin`](Self::begin) does, and learns
     /// the source's bytes, which takes as long as to compress them. The model's memory is
-    /// kept for the next such generation, unless that has another model, or another codec comes between.
+    /// kept for the next such generation, unless that has another one, or another codec comes between.
     ///
     /// # Errors
     /// If there is no such model, or the source is longer than [`PPM_PRIME_LEN_MAX`], or is not there, or is nothing

@@ -60,6 +60,11 @@ const fn sizes() -> [u8; 128] {
     sizes
 }
 
+/// Returns the number of slots in the whole units of so many bytes.
+const fn slots_in(bytes: u32) -> usize {
+    (bytes / UNIT_LEN * UNIT_SLOTS) as usize
+}
+
 /// Returns the size of the smallest block of so many units, 1 to 128.
 pub(super) const fn size_of_units(units: u32) -> usize {
     SIZE_OF[units as usize - 1] as usize
@@ -211,14 +216,24 @@ pub(super) struct Arena {
 impl Arena {
     /// Takes memory of so many bytes, less what is no unit.
     pub(super) fn new(bytes: u32) -> Self {
-        let slots = vec![[0; SLOT_LEN]; (bytes / UNIT_LEN * UNIT_SLOTS) as usize];
+        let slots = vec![[0; SLOT_LEN]; slots_in(bytes)];
         let mut arena =
             Self { slots, text: 0, lowest: 0, low: 0, high: 0, free: [NONE; SIZES], until_join: 0 };
         arena.clear();
         arena
     }
 
-    /// Takes everything back.
+    /// Has so many bytes from now on; the memory stays if it has as many. It is to be [cleared](Self::clear) then.
+    pub(super) fn resize(&mut self, bytes: u32) {
+        if self.slots.len() != slots_in(bytes) {
+            // Both are never there at once.
+            self.slots = Vec::new();
+            self.slots = vec![[0; SLOT_LEN]; slots_in(bytes)];
+        }
+    }
+
+    /// Takes everything back. The bytes stay what they are, however many were used, as nothing is read before it was
+    /// written: so this takes no time.
     pub(super) fn clear(&mut self) {
         let units = self.slots.len() as u32 / UNIT_SLOTS;
         self.high = units * UNIT_SLOTS;

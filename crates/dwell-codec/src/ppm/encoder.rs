@@ -28,6 +28,16 @@ impl PpmEncoder {
         self.learner.clear();
     }
 
+    /// Forgets all, and goes on with this order and memory. Memory of the same length is kept.
+    ///
+    /// # Errors
+    /// If there is no such order or memory: then nothing has changed.
+    pub fn renew(&mut self, spec: PpmSpec) -> Result<(), CodecError> {
+        self.spec = spec.check()?;
+        self.learner.renew(spec);
+        Ok(())
+    }
+
     /// Learns bytes as if they had been compressed: the last [`PPM_PRIME_LEN_MAX`] of them. The decoder must
     /// learn the same.
     pub fn prime(&mut self, bytes: &[u8]) {

@@ -14,25 +14,37 @@ const BINARY_START: [u16; 8] = [0x3cdd, 0x1f3f, 0x59bf, 0x48f3, 0x64a1, 0x5abc, 
 /// The frequency of escapes of a context that gets its second state, by how likely its first one was.
 const FIRST_ESCAPE: [u8; 16] = [25, 14, 9, 7, 5, 5, 4, 4, 4, 3, 3, 3, 2, 2, 2, 2];
 
+type BinaryRows = [[u16; BINARY_KINDS]; BINARY_FREQUENCY_MAX as usize];
+
+/// What they are at first. A generation may have one byte: its model must not take long to begin with.
+static BINARY_ROWS: BinaryRows = binary_rows();
+
+const fn binary_rows() -> BinaryRows {
+    let (mut rows, mut row) = ([[0; BINARY_KINDS]; BINARY_FREQUENCY_MAX as usize], 0);
+    while row < rows.len() {
+        let mut kind = 0;
+        while kind < BINARY_KINDS {
+            rows[row][kind] = (1 << BINARY_BITS) - BINARY_START[kind % 8] / (row as u16 + 2);
+            kind += 1;
+        }
+        row += 1;
+    }
+    rows
+}
+
 /// For contexts of one state: the probability that it is the one.
-pub(super) struct BinaryTable(Box<[[u16; BINARY_KINDS]; BINARY_FREQUENCY_MAX as usize]>);
+pub(super) struct BinaryTable(Box<BinaryRows>);
 
 impl BinaryTable {
     /// The bytes of a table.
-    pub(super) const LEN: usize = size_of::<[[u16; BINARY_KINDS]; BINARY_FREQUENCY_MAX as usize]>();
+    pub(super) const LEN: usize = size_of::<BinaryRows>();
 
     pub(super) fn new() -> Self {
-        let mut table = Self(Box::new([[0; BINARY_KINDS]; BINARY_FREQUENCY_MAX as usize]));
-        table.clear();
-        table
+        Self(Box::new(BINARY_ROWS))
     }
 
     pub(super) fn clear(&mut self) {
-        for (row, frequency) in self.0.iter_mut().zip(2..) {
-            for (kind, probability) in row.iter_mut().enumerate() {
-                *probability = (1 << BINARY_BITS) - BINARY_START[kind % 8] / frequency;
-            }
-        }
+        *self.0 = BINARY_ROWS;
     }
 
     /// Returns the probability of a kind, with a frequency of 1 or more.

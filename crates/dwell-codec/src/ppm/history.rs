@@ -14,6 +14,14 @@ impl History {
         Self { bytes: vec![0; size], at: 0, len: 0 }
     }
 
+    /// Forgets all, and can be so long from now on.
+    pub(super) fn renew(&mut self, size: usize) {
+        if self.bytes.len() != size {
+            self.bytes = vec![0; size];
+        }
+        self.clear();
+    }
+
     pub(super) fn clear(&mut self) {
         (self.at, self.len) = (0, 0);
     }

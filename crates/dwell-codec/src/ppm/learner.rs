@@ -23,6 +23,12 @@ impl Learner {
         self.history.clear();
     }
 
+    /// Forgets all, and is as [`new`](Self::new) makes it. Memory of the same length is kept.
+    pub(super) fn renew(&mut self, spec: PpmSpec) {
+        self.model.renew(spec.order, spec.memory_len());
+        self.history.renew(spec.history_len());
+    }
+
     /// Learns bytes.
     pub(super) fn learn(&mut self, bytes: &[u8]) {
         self.code(bytes, &mut Nowhere);

@@ -77,6 +77,13 @@ impl Model {
         model
     }
 
+    /// Forgets all, and has this order and memory from now on, as [`new`](Self::new) makes it.
+    pub(super) fn renew(&mut self, order: u8, memory_len: u32) {
+        self.order = order.into();
+        self.arena.resize(memory_len);
+        self.clear();
+    }
+
     /// Forgets all.
     pub(super) fn clear(&mut self) {
         self.arena.clear();
@@ -99,6 +106,13 @@ impl Model {
         }
         (self.context, self.longest, self.found) = (root, root, states);
         self.is_restarted = false;
+    }
+
+    /// Writes something into all memory that was never given out, or was taken back.
+    #[cfg(test)]
+    pub(super) fn spoil(&mut self, byte: u8) {
+        self.arena.slots.fill([byte; 6]);
+        self.clear();
     }
 
     fn first_run(&self) -> i32 {

@@ -132,13 +132,14 @@ proptest! {
         assert_same_bytes(PpmSpec { order, memory_log: 20 }, &text.collect::<Vec<u8>>());
     }
 
-    /// Records of any length, after any reset or priming.
+    /// Records of any length, after any reset, priming, or change of order or memory: a decoder that keeps its memory is
+    /// that of an encoder whose memory is fresh.
     #[test]
     fn records_come_back(
-        order in PPM_ORDER_MIN..=PPM_ORDER_MAX,
+        orders in [PPM_ORDER_MIN..=PPM_ORDER_MAX, PPM_ORDER_MIN..=PPM_ORDER_MAX],
         records in prop::collection::vec((0u8..4, 0u64..9, 1usize..3_000, 0u8..20), 1..40),
     ) {
-        let spec = PpmSpec { order, memory_log: 20 };
+        let spec = PpmSpec { order: orders[0], memory_log: 20 };
         let (mut encoder, mut decoder) = pair(spec);
         let (mut payload, mut data) = (Vec::new(), Vec::new());
         for (kind, seed, len, event) in records {
@@ -151,6 +152,13 @@ proptest! {
                 1 => {
                     encoder.prime(&record);
                     decoder.prime(&record);
+                }
+                2 | 3 => {
+                    let memory_log = if len % 8 == 0 { 21 } else { 20 };
+                    let spec = PpmSpec { order: orders[usize::from(event) - 2], memory_log };
+                    encoder = PpmEncoder::new(spec).unwrap();
+                    prop_assert_eq!(decoder.renew(spec), Ok(()));
+                    prop_assert_eq!(decoder.spec(), spec);
                 }
                 _ => {}
             }
@@ -285,6 +293,50 @@ fn primed_bytes_are_as_if_they_had_been_sent() {
     encoder.reset();
     decoder.reset();
     assert!(exchange(&mut encoder, &mut decoder, record) > primed, "a reset forgets all");
+}
+
+/// What memory had in it before makes no difference, also where it is full, and free blocks are joined.
+#[test]
+fn memory_need_not_be_cleared() {
+    let text = [prose(11, 500_000), noise(12, 100_000), prose(13, 300_000)].concat();
+    for byte in [1, 0x55, 0xff] {
+        for order in [2, 6, 12] {
+            let mut models = [(); 2].map(|()| Model::new(order, 1 << 20));
+            models[1].spoil(byte);
+            let mut out = [Vec::new(), Vec::new()];
+            for (model, out) in models.iter_mut().zip(&mut out) {
+                let mut coder = RangeEncoder::new(out);
+                text.iter().for_each(|&symbol| model.encode(symbol, &mut coder));
+                assert!(model.take_restarted(), "order {order}");
+                coder.finish();
+            }
+            assert!(out[0] == out[1], "order {order}, after {byte}");
+        }
+    }
+}
+
+#[test]
+fn another_model_takes_the_memory_of_the_one_before() {
+    let (mut encoder, mut decoder) = pair(PpmSpec { order: 12, memory_log: 20 });
+    let text = prose(14, 600_000);
+    for record in text.chunks(9_000) {
+        exchange(&mut encoder, &mut decoder, record);
+    }
+    for (order, memory_log) in [(2, 20), (6, 22), (7, 22), (6, 20)] {
+        let spec = PpmSpec { order, memory_log };
+        assert_eq!((encoder.renew(spec), decoder.renew(spec)), (Ok(()), Ok(())));
+        assert_eq!(encoder.memory_bytes(), PpmEncoder::new(spec).unwrap().memory_bytes());
+        let (mut fresh, _) = pair(spec);
+        let (mut expected, mut payload) = (Vec::new(), Vec::new());
+        fresh.compress(&text[..9_000], &mut expected).unwrap();
+        encoder.compress(&text[..9_000], &mut payload).unwrap();
+        assert!(payload == expected, "{spec:?}");
+        assert_eq!(decoder.decode(&payload, &mut [0; 9_000]), Ok(()));
+    }
+    let (none, before) = (PpmSpec { order: 13, memory_log: 20 }, decoder.spec());
+    assert!(encoder.renew(none).is_err() && decoder.renew(none).is_err());
+    assert_eq!((encoder.spec(), decoder.spec()), (before, before));
+    exchange(&mut encoder, &mut decoder, &text[..9_000]);
 }
 
 #[test]
