@@ -164,13 +164,6 @@ impl<C: Copy> CodecEstimate<C> {
         CodecPoint::new(self.cost_ns, 1.0 - self.saving)
     }
 
-    /// Returns the same for both ends, where restoring takes so many times as long as compressing if it takes long at
-    /// all: the slower one counts, as they work at the same time.
-    pub(super) fn point_of_both(&self, restoring: f64) -> CodecPoint {
-        let factor = if self.takes_receiver { restoring.max(1.0) } else { 1.0 };
-        CodecPoint { cost_ns: factor * self.cost_ns, ..self.point() }
-    }
-
     /// Returns the time that compressing a block of this length takes, in nanoseconds.
     pub(super) fn work_ns(&self, len: usize, history_len: usize) -> f64 {
         self.cost_ns * work_len(self.rereads(), len, history_len)

@@ -273,9 +273,9 @@ impl<C: Copy + PartialEq> Hull<C> {
             false => done_ns(codec, work(codec), len, drain_ns, rate),
         };
         // While more is behind it, the other end restores it meanwhile.
-        let restoring = |codec| match offer.more {
+        let restoring = |codec: &CodecEstimate<C>| match offer.more {
             true => 0.0,
-            false => self.restoring_ns(codec, work(codec), offer.len),
+            false => self.restoring_ns(codec, (offer.len, offer.history_len)),
         };
         let done = |codec| done(codec) + restoring(codec);
         self.usable().all(|at| done(&self.estimates.all()[at]) > raw_ns)
@@ -293,9 +293,9 @@ impl<C: Copy + PartialEq> Hull<C> {
         all.filter(|(at, codec)| self.is_usable(*at, codec)).map(|(at, _)| at)
     }
 
-    /// The cheapest that a block may be given to.
-    fn cheapest(&self) -> usize {
-        self.usable().next().unwrap_or(0)
+    /// The cheapest that a block may be given to; none if there are only models, and the context has none.
+    fn cheapest(&self) -> Option<usize> {
+        self.usable().next()
     }
 
     fn is_usable(&self, at: usize, codec: &CodecEstimate<C>) -> bool {
@@ -315,12 +315,11 @@ impl<C: Copy + PartialEq> Hull<C> {
         let choice = |hull: &Self, at: usize| Some(hull.estimates.all().get(at)?.choice);
         // What looks random is tried, as it may be otherwise, but not for long while the link idles.
         if block.looks_random && !block.more && link.drain_ns(now) == 0.0 {
-            return choice(self, self.cheapest());
+            return choice(self, self.cheapest()?);
         }
         if block.probing {
             let middle = self.usable().count() / 2;
-            let middle = self.usable().nth(middle).unwrap_or_else(|| self.cheapest());
-            let at = if self.probe_cheapest { self.cheapest() } else { middle };
+            let at = if self.probe_cheapest { self.cheapest() } else { self.usable().nth(middle) }?;
             self.probe_cheapest = !self.probe_cheapest;
             return choice(self, at);
         }
@@ -337,7 +336,7 @@ impl<C: Copy + PartialEq> Hull<C> {
                 return None;
             }
             self.forget_counts();
-            let at = if block.more { self.cheapest() } else { self.soonest(now, link, block) };
+            let at = if block.more { self.cheapest() } else { self.soonest(now, link, block) }?;
             self.counts.iter_mut().skip(at).take(1).for_each(|count| *count += 1.0);
             return choice(self, at);
         };
@@ -382,9 +381,9 @@ impl<C: Copy + PartialEq> Hull<C> {
     }
 
     /// Returns the codec with which the link finishes a block first.
-    fn soonest(&self, now: Instant, link: &LinkRate, block: Block) -> usize {
+    fn soonest(&self, now: Instant, link: &LinkRate, block: Block) -> Option<usize> {
         let done = |at: &usize| self.done_ns(*at, now, link, block);
-        self.usable().min_by(|a, b| done(a).total_cmp(&done(b))).unwrap_or_else(|| self.cheapest())
+        self.usable().min_by(|a, b| done(a).total_cmp(&done(b)))
     }
 
     /// Returns true if a block may be given to another codec than planned, to measure it: if the link
@@ -414,16 +413,20 @@ impl<C: Copy + PartialEq> Hull<C> {
         let (drain_ns, rate) = (link.drain_ns(now), self.rate(link).unwrap_or(f64::INFINITY));
         let work_ns = self.work_ns(at, block);
         let codec = &self.estimates.all()[at];
-        let restoring_ns =
-            if block.more { 0.0 } else { self.restoring_ns(codec, work_ns, block.len) };
+        let restoring_ns = match block.more {
+            true => 0.0,
+            false => self.restoring_ns(codec, (block.len, block.history_len)),
+        };
         done_ns(codec, work_ns, block.len as f64, drain_ns, rate) + restoring_ns
     }
 
-    /// Returns the time that the other end takes to restore a block that takes `work_ns` to compress, in nanoseconds.
-    fn restoring_ns(&self, codec: &CodecEstimate<C>, work_ns: f64, len: usize) -> f64 {
+    /// Returns the time that the other end takes to restore a block of this length after such a history, in nanoseconds.
+    /// That threads are waited for at this end says nothing of how long it takes there to do a model's work.
+    fn restoring_ns(&self, codec: &CodecEstimate<C>, (len, history_len): (usize, usize)) -> f64 {
+        let work_ns = codec.work_ns(len, history_len);
         match codec.takes_receiver {
             true => self.restoring.factor() * work_ns,
-            false => restoring_ns(work_ns, len),
+            false => restoring_ns(self.slowdown.factor() * work_ns, len),
         }
     }
 
@@ -442,21 +445,29 @@ impl<C: Copy + PartialEq> Hull<C> {
         }
     }
 
+    /// Returns how many times longer than compressing a block it takes with all that goes on beside. Both ends of a
+    /// model have the same work at the same time: the slower one counts.
+    fn slower(&self, codec: &CodecEstimate<C>) -> f64 {
+        let here = self.slowdown.factor();
+        if codec.takes_receiver { here.max(self.restoring.factor()) } else { here }
+    }
+
     /// Solves for the shares, by the present estimates.
     pub(super) fn plan(&mut self, link: &LinkRate, writing: WriteCost) {
         let Some(rate) = self.rate(link) else { return };
-        let slowdown = self.slowdown.factor();
         // Uncompressed data have to be written too, and that takes the same processor.
-        let with_all = |own: CodecPoint| {
-            let compressing_ns = slowdown * (own.cost_ns + OVERHEAD_NS);
-            CodecPoint::new(compressing_ns + own.ratio * writing.cost_ns(), own.ratio)
+        let with_all = |own: CodecPoint, slower: f64| {
+            let working_ns = slower * (own.cost_ns + OVERHEAD_NS);
+            CodecPoint::new(working_ns + own.ratio * writing.cost_ns(), own.ratio)
         };
         // Nothing that could be compressed goes as it is to save bytes.
-        let raw = if self.saves_bytes { CodecPoint::IMPOSSIBLE } else { with_all(CodecPoint::RAW) };
+        let raw = match self.saves_bytes {
+            true => CodecPoint::IMPOSSIBLE,
+            false => with_all(CodecPoint::RAW, self.slowdown.factor()),
+        };
         let mut points = vec![raw];
-        let restoring = self.restoring.factor();
-        let of_both = |codec: &CodecEstimate<C>| with_all(codec.point_of_both(restoring));
-        points.extend(self.estimates.all().iter().map(of_both));
+        let all = self.estimates.all().iter();
+        points.extend(all.map(|codec| with_all(codec.point(), self.slower(codec))));
         // A link that idles is what was chosen then.
         let correction = if self.saves_bytes { 1.0 } else { self.balance.correction() };
         let rate = rate * correction;
@@ -537,13 +548,16 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.raw_count *= FORGET;
     }
 
-    /// Returns the codec that is furthest behind its share; none if the plan is raw blocks only.
+    /// Returns the codec that is furthest behind its share; none if the plan is raw blocks only, or there was no plan and
+    /// the first codec is one that the context does not have.
     fn most_behind(&self) -> Option<usize> {
         let total: f64 = self.counts.iter().sum();
         let planned: f64 = self.shares.codecs.iter().sum();
         let behind = |at: usize| self.shares.codecs[at] / planned * (total + 1.0) - self.counts[at];
         (0..self.counts.len())
-            .filter(|&at| self.shares.codecs[at] > 0.0)
+            .filter(|&at| {
+                self.shares.codecs[at] > 0.0 && self.is_usable(at, &self.estimates.all()[at])
+            })
             .max_by(|&a, &b| behind(a).total_cmp(&behind(b)))
     }
 

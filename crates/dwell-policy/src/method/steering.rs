@@ -201,7 +201,7 @@ impl<C: Copy + PartialEq> Steering<C> {
     }
 
     /// Returns the codec for an admitted block, if it is to be compressed. While the link is not busy
-    /// there is always an answer, as a block may be waiting for it.
+    /// there is an answer, as a block may be waiting for it, unless nothing but raw bytes is possible yet.
     pub fn codec(&mut self, now: Instant, asked: Asked) -> Option<Choice<C>> {
         match &mut self.rule {
             State::Raw => None,

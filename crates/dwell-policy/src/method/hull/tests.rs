@@ -434,6 +434,83 @@ fn who_is_waited_for_gets_what_is_restored_sooner() {
     assert_eq!(used.last(), Some(&0), "{used:?}");
 }
 
+/// A busy machine at this end says nothing of the other one.
+#[test]
+fn waiting_for_threads_here_is_not_charged_to_the_other_end() {
+    let prior = |codec, cost_ns, saving, refers| Prior { codec, cost_ns, saving, refers };
+    let mut hull: Hull<Codec> = Hull::new(&[
+        prior(0, 20.0, 0.6, Referring::OnlyContinues),
+        prior(1, 50.0, 0.7, Referring::Predicts),
+    ]);
+    let [of_zstd, model] = [0, 1].map(|at| hull.estimates.all()[at]);
+    let restoring = hull.restoring.factor();
+    assert!(restoring > 1.0);
+    for here in [1.0, 3.0, 9.0] {
+        hull.slowdown = slower(here);
+        assert_near(&[hull.slower(&of_zstd), hull.slower(&model)], &[here, here.max(restoring)]);
+        let alone = hull.restoring_ns(&model, (1_000, 0));
+        assert_near(&[alone], &[1_000.0 * restoring * model.cost_ns]);
+    }
+    // It is waited for the other end: that is what the link waits for then, unless this one is slower still.
+    for ms in 0..20_000 {
+        hull.running.choose([1].into_iter(), (true, 1.0), |_| 1.0);
+        let report = LinkReport { receiver_wait_ns: ms * 1_000_000, ..LinkReport::default() };
+        hull.reported(Instant::from_ns(ms * 1_000_000), &report);
+    }
+    let restoring = hull.restoring.factor();
+    assert!((4.0..9.0).contains(&restoring));
+    for here in [1.0, 3.0, 9.0] {
+        hull.slowdown = slower(here);
+        assert_near(&[hull.slower(&of_zstd), hull.slower(&model)], &[here, here.max(restoring)]);
+    }
+}
+
+/// Where there is nothing but a model, what comes before the link is known to be full goes as it is.
+#[test]
+fn a_model_alone_waits_until_the_link_is_known_to_be_full() {
+    let mut hull: Hull<Codec> =
+        Hull::new(&[Prior { codec: 0, cost_ns: 50.0, saving: 0.7, refers: Referring::Predicts }]);
+    let idle = Block { busy: false, more: false, ..BLOCK };
+    let blocks = [
+        BLOCK,
+        idle,
+        Block { probing: true, ..BLOCK },
+        Block { probing: true, ..BLOCK },
+        Block { looks_random: true, ..idle },
+        Block { busy: false, ..BLOCK },
+    ];
+    // Also as long as no rate is known.
+    for link in [LinkRate::new(1 << 30), slow_link(), fast_link()] {
+        for block in blocks {
+            assert_eq!(next(&mut hull, &link, block), None, "{block:?}");
+            assert!(hull.lets_raw_go(Instant::ZERO, FULL, &link));
+        }
+    }
+    for ms in [0, 300] {
+        let now = Instant::from_ns(ms * 1_000_000);
+        let report = LinkReport { queue_ns: 3_000_000, ..LinkReport::default() };
+        hull.reported(now, &report);
+        let expected = (ms > 0).then_some(0);
+        assert_eq!(next_at(&mut hull, now, &slow_link()), expected);
+    }
+}
+
+/// To save bytes nothing goes as it is: then a model alone is used at once.
+#[test]
+fn a_model_alone_is_used_at_once_to_save_bytes() {
+    let mut hull: Hull<Codec> =
+        Hull::new(&[Prior { codec: 0, cost_ns: 50.0, saving: 0.7, refers: Referring::Predicts }]);
+    hull.save_bytes();
+    let idle = Block { busy: false, more: false, ..BLOCK };
+    for block in
+        [idle, BLOCK, Block { probing: true, ..idle }, Block { looks_random: true, ..idle }]
+    {
+        let link = LinkRate::new(1 << 30);
+        assert!(!hull.lets_raw_go(Instant::ZERO, FULL, &link));
+        assert_eq!(next(&mut hull, &link, block), Some(0), "{block:?}");
+    }
+}
+
 /// While a transport begins slowly the link seems to be thin.
 #[test]
 fn a_link_that_is_not_full_yet_is_not_taken_to_be_thin() {
