@@ -18,7 +18,7 @@ use dwell_report::human;
 
 use super::proxy::{Protection, duration};
 use super::transfer::{
-    INTERRUPTED, LEFT_OUT, Meter, counted, done, hide, printable, show_left_out,
+    INTERRUPTED, LEFT_OUT, Meter, counted, done, prepare, printable, show_left_out,
 };
 use dwell_cli::terminal;
 
@@ -106,7 +106,7 @@ fn everywhere(port: u16) -> SocketAddr {
 
 impl Recv {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        hide();
+        prepare();
         let listen = self.listen.unwrap_or_else(|| everywhere(FILE_PORT));
         let place = self.place()?;
         self.check_memory()?;

@@ -17,7 +17,7 @@ use dwell_proxy::{Compression, is_loopback};
 use dwell_stream::{Objective, Strategy};
 
 use super::proxy::{Protection, duration, objective, strategy, target_with_port};
-use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, hide, printable, show_left_out};
+use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, prepare, printable, show_left_out};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
@@ -129,7 +129,7 @@ fn failure(error: &TransferError) -> String {
 
 impl SendCommand {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        hide();
+        prepare();
         let security = self.security()?;
         let source = self.source()?;
         let what = source.what.clone();

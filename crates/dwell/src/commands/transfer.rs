@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dwell_base::time::duration_ns;
 use dwell_cli::terminal;
-use dwell_confine::privilege;
+use dwell_confine::{memory, privilege};
 use dwell_proxy::transfer::{Progress, Summary};
 use dwell_report::human;
 
@@ -16,8 +16,14 @@ pub(super) const LEFT_OUT: u8 = 3;
 /// Before this has passed nothing is said.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Keeps other processes of this user from looking at the key in this one's memory.
-pub(super) fn hide() {
+/// Prepares this process for a transfer: other processes of this user must not look at the key in its memory, and the
+/// memory of a model goes back to the system when another codec takes its place. To be called before there are threads.
+pub(super) fn prepare() {
+    memory::give_back_large();
+    hide();
+}
+
+fn hide() {
     if let Err(error) = privilege::hide() {
         tracing::warn!("other processes may look at this one's memory: {error}");
     }
@@ -165,6 +171,22 @@ pub(super) fn printable(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The memory of a model is mapped each time, and so goes back: glibc would take the second from a heap otherwise, where it
+    /// stays.
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn what_is_large_is_mapped_again_and_again() {
+        prepare();
+        for round in 1..10_u8 {
+            let model = vec![round; 16 << 20];
+            // What is mapped has its own pages, which begin with two words of the allocator's.
+            let words = 2 * size_of::<usize>();
+            let place = model.as_ptr().addr() % rustix::param::page_size();
+            // The first may take what another test has left in a heap.
+            assert!(place == words || round == 1, "{round}");
+        }
+    }
 
     #[test]
     fn a_line_says_how_far_it_is() {
