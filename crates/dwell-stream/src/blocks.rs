@@ -13,7 +13,7 @@ use dwell_policy::rate::LinkReport;
 
 use crate::compress::{Done, Job};
 use crate::config::{ALONE_LEVEL_MAX, Config};
-use crate::context::{Lent, SenderContext};
+use crate::context::{Lent, Position, SenderContext};
 use crate::depth::Depth;
 use crate::error::AbortReason;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
@@ -353,12 +353,14 @@ impl Blocks {
             busy: self.busy,
             more: self.write_blocked,
         };
-        let index = block.part.index;
+        let position = Position { index: block.part.index, start: block.part.start };
         let Choice { mut codec, refers } = self.steering.codec(now, asked)?;
         let context = match &mut self.context {
             Some(context) if refers && context.is_out() => return None,
-            Some(context) if refers && context.takes(index) => Some(context.lend(index, codec)),
-            // It was overtaken in vain, or there is no context any more.
+            Some(context) if refers && context.takes(position, codec) => {
+                Some(context.lend(position, codec))
+            }
+            // It was overtaken in vain, or there is no context any more, or it is too soon for another model.
             Some(_) if refers => {
                 codec = standing_alone(codec);
                 None

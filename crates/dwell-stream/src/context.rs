@@ -1,5 +1,7 @@
 //! The running context of a stream (`docs/stream-wire.md`, section 4): what each end holds of it.
 
+mod changes;
+
 use dwell_codec::{
     Base, CodecError, CodecId, CodecSpec, ContextDecoder, ContextEncoder, ContextSpec,
     PPM_PRIME_LEN_MAX, PPM_RECORD_LEN_MAX,
@@ -8,6 +10,7 @@ use dwell_codec::{
 use crate::config::model;
 use crate::error::StreamError;
 use crate::frame::{Coder, Generation, PART_HEADER_LEN, ROOM};
+use changes::ModelChanges;
 
 /// The longest base of a generation by its level, in bytes: to prime the codec's tables with it takes longer, the
 /// better these are looked through.
@@ -15,6 +18,15 @@ const BASES: [(i32, u32); 3] = [(4, 4 << 20), (12, 2 << 20), (15, 1 << 20)];
 const BASE_LEN_MIN: u32 = 256 << 10;
 /// The level of an encoder until its first generation begins: any.
 const LEVEL_AT_FIRST: i32 = 1;
+
+/// The place of a block in its stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    /// Its number.
+    pub(crate) index: u64,
+    /// The number of bytes of data before it.
+    pub(crate) start: u64,
+}
 
 /// The context of a sender.
 #[derive(Debug)]
@@ -29,6 +41,7 @@ pub(crate) struct SenderContext {
     is_out: bool,
     /// The bytes that went through since the generation began.
     through: u64,
+    changes: ModelChanges,
     /// Blocks with lower numbers come too late.
     next_index: u64,
     /// It has failed, and is not tried again.
@@ -37,7 +50,7 @@ pub(crate) struct SenderContext {
 
 impl SenderContext {
     /// Makes a context that holds nothing yet.
-    pub(crate) const fn new(window_log: u8, model_log: u8) -> Self {
+    pub(crate) fn new(window_log: u8, model_log: u8) -> Self {
         Self {
             window_log,
             model_log,
@@ -45,14 +58,24 @@ impl SenderContext {
             codec: None,
             is_out: false,
             through: 0,
+            changes: ModelChanges::default(),
             next_index: 0,
             has_failed: false,
         }
     }
 
-    /// Returns true if the block with this number can go through it now.
-    pub(crate) const fn takes(&self, index: u64) -> bool {
-        !self.is_out && !self.has_failed && index >= self.next_index
+    /// Returns true if a block can go through it now, with this codec.
+    pub(crate) fn takes(&self, block: Position, codec: CodecSpec) -> bool {
+        let is_its_turn = !self.is_out && !self.has_failed && block.index >= self.next_index;
+        is_its_turn && self.changes.allows(block.start, self.coder(codec))
+    }
+
+    /// Returns the codec as generations have it.
+    fn coder(&self, codec: CodecSpec) -> Coder {
+        match codec.id {
+            CodecId::Ppm => Coder::Ppm(model(codec, self.model_log)),
+            _ => Coder::Zstd(self.window_log),
+        }
     }
 
     /// Returns true if it is with a job.
@@ -60,21 +83,19 @@ impl SenderContext {
         self.is_out
     }
 
-    /// Gives itself to a job for the block with this number, which it takes.
-    pub(crate) fn lend(&mut self, index: u64, codec: CodecSpec) -> Lent {
+    /// Gives itself to a job for a block that it takes.
+    pub(crate) fn lend(&mut self, block: Position, codec: CodecSpec) -> Lent {
         let begins = match (&self.encoder, self.codec) {
             (Some(_), Some(present)) if present == codec => None,
             (Some(_), Some(_)) => Some(self.base_len(codec)),
             _ => Some(0),
         };
+        let coder = self.coder(codec);
         if begins.is_some() {
             self.through = 0;
+            self.changes.began(block.start, coder);
         }
-        (self.codec, self.is_out, self.next_index) = (Some(codec), true, index + 1);
-        let coder = match codec.id {
-            CodecId::Ppm => Coder::Ppm(model(codec, self.model_log)),
-            _ => Coder::Zstd(self.window_log),
-        };
+        (self.codec, self.is_out, self.next_index) = (Some(codec), true, block.index + 1);
         let (level, window_log) = (codec.level, self.window_log);
         Lent { encoder: self.encoder.take(), coder, level, window_log, begins }
     }
@@ -102,6 +123,7 @@ impl SenderContext {
     /// Drops all that it holds.
     pub(crate) fn forget(&mut self) {
         (self.encoder, self.codec, self.through) = (None, None, 0);
+        self.changes.dropped();
     }
 }
 
@@ -201,22 +223,24 @@ pub(crate) struct ReceiverContext {
     decoder: Option<Box<ContextDecoder>>,
     /// The bytes that went through since the generation began.
     through: u64,
+    changes: ModelChanges,
 }
 
 impl ReceiverContext {
-    /// Decodes a block of exactly the length of `dst`, which begins a generation or goes on with one.
+    /// Decodes a block of exactly the length of `dst`, which begins a generation or goes on with one, and is at `start`
+    /// in the stream's data.
     ///
     /// A base is no longer than what went through since the last one was read: so reading bases costs no more than
     /// a copy of what comes, and learning them no more than to decode it once more.
     pub(crate) fn decode(
         &mut self,
         limits: ContextLimits,
-        (codec, begins): (CodecId, Option<Generation>),
+        (start, codec, begins): (u64, CodecId, Option<Generation>),
         payload: &[u8],
         dst: &mut [u8],
     ) -> Result<(), StreamError> {
         if let Some(generation) = begins {
-            self.begin(limits, generation)?;
+            self.begin(limits, start, generation)?;
         }
         let Some(decoder) = &mut self.decoder else {
             return Err(StreamError::Header(
@@ -236,7 +260,15 @@ impl ReceiverContext {
         Ok(())
     }
 
-    fn begin(&mut self, limits: ContextLimits, generation: Generation) -> Result<(), StreamError> {
+    fn begin(
+        &mut self,
+        limits: ContextLimits,
+        start: u64,
+        generation: Generation,
+    ) -> Result<(), StreamError> {
+        if !self.changes.allows(start, generation.coder) {
+            return Err(StreamError::Header("another model too soon after the one before"));
+        }
         if u64::from(generation.base_len) > self.through {
             return Err(StreamError::Header("a context that begins from more than there was"));
         }
@@ -252,12 +284,14 @@ impl ReceiverContext {
             Coder::Ppm(spec) => decoder.begin_ppm(spec, base)?,
         }
         self.through = 0;
+        self.changes.began(start, generation.coder);
         Ok(())
     }
 
     /// Drops all that it holds.
     pub(crate) fn forget(&mut self) {
-        *self = Self::default();
+        (self.decoder, self.through) = (None, 0);
+        self.changes.dropped();
     }
 
     /// Returns the bytes of memory that it holds.
@@ -305,25 +339,32 @@ mod tests {
         CodecSpec { id: CodecId::Ppm, level: order }
     }
 
+    const fn position(index: usize, start: usize) -> Position {
+        Position { index: index as u64, start: start as u64 }
+    }
+
     /// Sends blocks, each with a codec, through both ends; returns the lengths and bases.
     fn through(blocks: &[(&[u8], CodecSpec)]) -> Vec<(usize, Option<u32>)> {
         let (mut sender, mut receiver) =
             (SenderContext::new(WINDOW_LOG, MODEL_LOG), ReceiverContext::default());
         let mut scratch = Vec::new();
-        let mut found = Vec::new();
+        let (mut found, mut start) = (Vec::new(), 0);
         for (index, &(block, codec)) in blocks.iter().enumerate() {
-            assert!(sender.takes(index as u64));
-            let mut lent = sender.lend(index as u64, codec);
-            assert!(!sender.takes(index as u64 + 1), "a job has it");
+            let (here, next) = (position(index, start), position(index + 1, start + block.len()));
+            assert!(sender.takes(here, codec));
+            let mut lent = sender.lend(here, codec);
+            assert!(!sender.takes(next, codec), "a job has it");
             let payload = lent.compress(block, &mut scratch).unwrap();
             let mut back = vec![0; block.len()];
             let begins = lent.begins();
-            receiver.decode(LIMITS, (codec.id, begins), &payload[ROOM..], &mut back).unwrap();
+            let header = (start as u64, codec.id, begins);
+            receiver.decode(LIMITS, header, &payload[ROOM..], &mut back).unwrap();
             assert!(back == block);
+            start += block.len();
             let most = (3 << WINDOW_LOG) + (1 << 19) + (1 << MODEL_LOG) + (192 << 10);
             assert!(receiver.memory_bytes() <= most, "{}", receiver.memory_bytes());
             sender.returned(lent, block.len());
-            assert!(!sender.takes(index as u64), "it comes too late");
+            assert!(!sender.takes(here, codec), "it comes too late");
             found.push((payload.len() - ROOM, begins.map(|begins| begins.base_len)));
         }
         found
@@ -370,13 +411,51 @@ mod tests {
         assert!(found.iter().all(|(len, _)| *len < 2000), "{found:?}");
     }
 
+    /// Blocks of one byte, each of which begins a generation, from both ends.
+    #[test]
+    fn another_model_waits_for_data() {
+        let (mut sender, mut receiver) =
+            (SenderContext::new(WINDOW_LOG, MODEL_LOG), ReceiverContext::default());
+        let ppm_with = |order, memory_log| Coder::Ppm(PpmSpec { order, memory_log });
+        let mut decode = |start, coder: Coder| {
+            let id = if matches!(coder, Coder::Ppm(_)) { CodecId::Ppm } else { CodecId::Zstd };
+            let begins = Some(Generation { coder, base_len: 0 });
+            receiver.decode(LIMITS, (start, id, begins), b"\0\0x", &mut [0])
+        };
+        assert_eq!(decode(0, ppm_with(6, 21)), Ok(()));
+        for start in 1..1000 {
+            assert_eq!(decode(start, ppm_with(6, 21)), Ok(()), "the same again");
+        }
+        for other in [ppm_with(7, 21), ppm_with(6, 20)] {
+            let result = decode(65_535, other);
+            assert!(matches!(result, Err(StreamError::Header(_))), "{result:?}");
+        }
+        assert_eq!(decode(65_536, ppm_with(6, 20)), Ok(()));
+        receiver.forget();
+        let mut again = |start| {
+            let begins = Some(Generation { coder: ppm_with(6, 20), base_len: 0 });
+            receiver.decode(LIMITS, (start, CodecId::Ppm, begins), b"\0\0x", &mut [0]).is_ok()
+        };
+        assert!(!again(131_071) && again(131_072), "dropped, it is another one");
+
+        let (first, later) = (position(0, 10), position(1, 65_545));
+        let mut lent = sender.lend(first, ppm(6));
+        assert!(lent.compress(b"x", &mut Vec::new()).is_some());
+        sender.returned(lent, 1);
+        assert!(!sender.takes(later, ppm(7)) && sender.takes(later, zstd(3)));
+        assert!(sender.takes(position(1, 65_546), ppm(7)));
+        assert!(sender.takes(later, ppm(6)), "it goes on");
+        sender.forget();
+        assert!(!sender.takes(later, ppm(6)) && sender.takes(position(1, 65_546), ppm(6)));
+    }
+
     #[test]
     fn a_receiver_reads_no_more_than_came() {
         let mut context = ReceiverContext::default();
         let mut dst = [0; 10];
         let zstd = |log, base_len| Some(Generation { coder: Coder::Zstd(log), base_len });
         let mut decode = |id, begins, payload: &[u8]| {
-            context.decode(LIMITS, (id, begins), payload, &mut dst).is_ok()
+            context.decode(LIMITS, (0, id, begins), payload, &mut dst).is_ok()
         };
         assert!(!decode(CodecId::Zstd, None, &[0]), "nothing has begun");
         assert!(!decode(CodecId::Zstd, zstd(17, 1), &[0]), "no such base");
@@ -391,7 +470,7 @@ mod tests {
         assert!(!decode(CodecId::Ppm, ppm(21, 1), &[0, 0, 0]), "no such base");
         assert!(context.memory_bytes() < 1 << 19);
         let mut decode = |id, begins, payload: &[u8]| {
-            context.decode(LIMITS, (id, begins), payload, &mut dst).is_ok()
+            context.decode(LIMITS, (0, id, begins), payload, &mut dst).is_ok()
         };
         assert!(decode(CodecId::Ppm, ppm(21, 0), b"\0\x09as it is!!"));
         assert!(!decode(CodecId::Zstd, None, &[0]), "it is a model");

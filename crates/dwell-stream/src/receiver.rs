@@ -447,7 +447,9 @@ impl Receiver {
             Some(codec) if header.running => {
                 let limits = self.preamble.map(Preamble::context_limits).unwrap_or_default();
                 let dst = decompressors.room(header.original_len);
-                self.context.decode(limits, (codec, header.begins), payload, dst)?;
+                // In order: all data before it were given out.
+                let block = (self.stats.data_bytes, codec, header.begins);
+                self.context.decode(limits, block, payload, dst)?;
                 &*dst
             }
             Some(codec) if header.refers => {

@@ -6,12 +6,17 @@ use dwell_codec::{CodecId, CodecSpec};
 use proptest::prelude::*;
 
 use super::{text, with_context};
-use crate::context::SenderContext;
+use crate::context::{Position, SenderContext};
+use crate::error::StreamError;
 use crate::frame::{BlockHeader, Generation, Header, Layout, Preamble, ROOM};
 use crate::{Compressors, Decompressors, Receiver};
 
 const WINDOW_LOG: u8 = 15;
 const MODEL_LOG: u8 = 20;
+/// What a block gets that can't go through the context.
+const ALONE: CodecSpec = CodecSpec { id: CodecId::Zstd, level: 3 };
+/// Another model comes so much after the one before, at least.
+const CHANGE_LEN_MIN: usize = 65_536;
 /// What the receiver may hold of the context.
 const HELD_MAX: usize = (3 << WINDOW_LOG) + (1 << 19) + (1 << MODEL_LOG) + (192 << 10);
 
@@ -58,6 +63,8 @@ fn blocks() -> impl Strategy<Value = Vec<Block>> {
 
 /// Writes a stream.
 struct Writer {
+    /// It asks the context before it gives it a block.
+    is_good: bool,
     wire: Vec<u8>,
     hasher: Hasher,
     context: SenderContext,
@@ -67,7 +74,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new() -> Self {
+    fn new(is_good: bool) -> Self {
         let preamble = Preamble {
             layout: Layout::Blocks,
             block_len_log2: 16,
@@ -78,6 +85,7 @@ impl Writer {
             model_log: MODEL_LOG,
         };
         Self {
+            is_good,
             wire: preamble.to_bytes().to_vec(),
             hasher: Hasher::new(),
             context: SenderContext::new(WINDOW_LOG, MODEL_LOG),
@@ -88,9 +96,16 @@ impl Writer {
     }
 
     fn write(&mut self, index: u64, block: Block, data: &[u8]) {
+        let position = Position { index, start: self.total };
         self.hasher.update(data);
         self.total += data.len() as u64;
-        match block.kind {
+        let kind = match block.kind {
+            Kind::Running(codec) if self.is_good && !self.context.takes(position, codec) => {
+                Kind::Alone(ALONE)
+            }
+            kind => kind,
+        };
+        match kind {
             Kind::Raw => self.frame(block, None, None, data),
             Kind::Alone(codec) => {
                 let most = data.len().saturating_sub(3);
@@ -100,7 +115,7 @@ impl Writer {
                 }
             }
             Kind::Running(codec) => {
-                let mut lent = self.context.lend(index, codec);
+                let mut lent = self.context.lend(position, codec);
                 let payload = lent.compress(data, &mut self.scratch).unwrap();
                 let begins = lent.begins();
                 self.context.returned(lent, data.len());
@@ -160,19 +175,76 @@ fn data_of(blocks: &[Block], seed: u64) -> Vec<Vec<u8>> {
     blocks.iter().map(&mut data).collect()
 }
 
+/// Returns the data before the first block that begins another model too soon, if one does.
+fn before_the_first_too_soon(blocks: &[Block]) -> Option<usize> {
+    let (mut at, mut order, mut changed) = (0, None, None);
+    for block in blocks {
+        if let Kind::Running(codec) = block.kind {
+            let next = (codec.id == CodecId::Ppm).then_some(codec.level);
+            if next.is_some() && next != order {
+                if changed.is_some_and(|changed| at < changed + CHANGE_LEN_MIN) {
+                    return Some(at);
+                }
+                changed = Some(at);
+            }
+            order = next;
+        }
+        order = order.filter(|_| !block.is_last);
+        at += block.len;
+    }
+    None
+}
+
+fn written(blocks: &[Block], data: &[Vec<u8>], is_good: bool) -> Vec<u8> {
+    let mut writer = Writer::new(is_good);
+    for (index, (block, data)) in blocks.iter().zip(data).enumerate() {
+        writer.write(index as u64, *block, data);
+    }
+    writer.end()
+}
+
+/// Returns what is given out of a stream.
+fn received(wire: &[u8]) -> (Vec<u8>, Result<(), StreamError>) {
+    let mut receiver = Receiver::new(with_context());
+    let (mut decompressors, mut got, mut rest) = (Decompressors::new(), Vec::new(), wire);
+    let result = loop {
+        let result = receiver.feed(rest, &mut decompressors);
+        got.extend_from_slice(receiver.data());
+        receiver.consume(receiver.data().len());
+        match result {
+            Ok(_) if rest.is_empty() => break receiver.end(),
+            Ok(taken) => rest = &rest[taken..],
+            Err(error) => break Err(error),
+        }
+    };
+    (got, result)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Who begins models as often as it likes is refused where it is too often, and only there; what came before is given
+    /// out.
+    #[test]
+    fn another_model_too_soon_is_refused(blocks in blocks(), seed: u64) {
+        let data = data_of(&blocks, seed);
+        let (got, result) = received(&written(&blocks, &data, false));
+        match before_the_first_too_soon(&blocks) {
+            None => prop_assert_eq!(result, Ok(())),
+            Some(len) => {
+                prop_assert!(matches!(result, Err(StreamError::Header(_))), "{result:?}");
+                prop_assert_eq!(got.len(), len);
+            }
+        }
+        prop_assert!(data.concat().starts_with(&got));
+    }
 
     #[test]
     fn any_mixture_comes_out_again(
         blocks in blocks(), seed: u64, piece in prop_oneof![Just(7usize), 1000usize..100_000],
     ) {
         let data = data_of(&blocks, seed);
-        let mut writer = Writer::new();
-        for (index, (block, data)) in blocks.iter().zip(&data).enumerate() {
-            writer.write(index as u64, *block, data);
-        }
-        let wire = writer.end();
+        let wire = written(&blocks, &data, true);
         let mut receiver = Receiver::new(with_context());
         let (mut decompressors, mut got) = (Decompressors::new(), Vec::new());
         for mut bytes in wire.chunks(piece) {
@@ -192,24 +264,10 @@ proptest! {
     #[test]
     fn any_damage_is_noticed(blocks in blocks(), seed: u64, at: u32, flip in 1u8..) {
         let data = data_of(&blocks, seed);
-        let mut writer = Writer::new();
-        for (index, (block, data)) in blocks.iter().zip(&data).enumerate() {
-            writer.write(index as u64, *block, data);
-        }
-        let mut wire = writer.end();
+        let mut wire = written(&blocks, &data, true);
         let at = at as usize % wire.len();
         wire[at] ^= flip;
-        let mut receiver = Receiver::new(with_context());
-        let (mut decompressors, mut got, mut rest) = (Decompressors::new(), Vec::new(), &wire[..]);
-        let result = loop {
-            match receiver.feed(rest, &mut decompressors) {
-                Ok(_) if rest.is_empty() => break receiver.end(),
-                Ok(taken) => rest = &rest[taken..],
-                Err(error) => break Err(error),
-            }
-            got.extend_from_slice(receiver.data());
-            receiver.consume(receiver.data().len());
-        };
+        let (got, result) = received(&wire);
         prop_assert!(data.concat().starts_with(&got), "what was given out is right");
         // A bit of no consequence: what a context holds longer, or a codec that does not occur.
         prop_assert!(result.is_err() || got == data.concat());
