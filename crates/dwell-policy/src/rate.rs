@@ -4,9 +4,11 @@ use dwell_base::Instant;
 
 use crate::estimate::smoothed;
 
+mod arms;
 mod report;
 mod trains;
 
+pub use arms::{Advice, Arms, Confirmed};
 pub use report::LinkReport;
 pub use trains::Trains;
 
@@ -77,6 +79,8 @@ const MEASURED_NS_MAX: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct LinkRate {
     rate: Option<f64>,
+    /// The rate for what has nothing behind it, if that is another.
+    alone: Option<f64>,
     /// True if a refusal has shown the rate, and it is no guess.
     measured: bool,
     /// The number of measurements, and the time of the last.
@@ -144,6 +148,7 @@ impl LinkRate {
     pub fn new(capacity: u32) -> Self {
         Self {
             rate: None,
+            alone: None,
             measured: false,
             measurements: 0,
             measured_at: Instant::ZERO,
@@ -164,6 +169,11 @@ impl LinkRate {
     /// Returns the rate in bytes a second; none while it is unknown.
     pub fn rate(&self) -> Option<f64> {
         self.rate
+    }
+
+    /// Returns the rate to expect for a message with nothing behind it, in bytes a second.
+    pub fn alone_rate(&self) -> Option<f64> {
+        self.alone.or(self.rate)
     }
 
     /// Returns the rate that was found when the transport was kept full; none if it is only a
@@ -197,8 +207,10 @@ impl LinkRate {
     /// kept full; if refusals have shown its rate lately, that counts.
     pub fn reported(&mut self, now: Instant, report: &LinkReport) {
         if self.measured && now.since_ns(self.measured_at) < MEASURED_NS_MAX {
+            self.alone = None;
             return;
         }
+        self.alone = report.alone_rate();
         let Some(rate) = report.rate() else { return };
         self.rate = Some(rate);
         self.measured = false;

@@ -329,6 +329,11 @@ impl Carrier {
         Some(report)
     }
 
+    /// Returns the bytes that wait here for TCP to send them, or were not confirmed yet.
+    pub(crate) fn pending_bytes(&self) -> Option<u64> {
+        Some(crate::tcp_info::link_report(self.tcp().as_fd(), self.is_holding)?.pending_bytes)
+    }
+
     fn tcp(&self) -> &TcpStream {
         match &self.io {
             Io::Plain(tcp) => tcp,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_stream::LinkReport;
+use dwell_stream::{Advice, Arms, Confirmed, LinkReport};
 
 use crate::turns::Turns;
 
@@ -42,7 +42,7 @@ struct PathState {
 }
 
 /// The load of streams on the path.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Load {
     /// Streams that have something to send.
     streams: u32,
@@ -51,12 +51,17 @@ struct Load {
     /// The rate that a stream has found last, in bytes a second; zero if none has.
     found: f64,
     found_at: Instant,
+    /// How messages are there sooner.
+    arms: Arms,
+    /// The shares that there have been.
+    shares: u64,
 }
 
 /// One stream's part of the load.
 #[derive(Debug)]
 pub(crate) struct Share {
     path: Path,
+    number: u64,
     is_sending: bool,
     rate: f64,
     /// What TCP has said last of the rate that this stream found.
@@ -87,7 +92,10 @@ impl Path {
 
     /// The part of a new stream, which sends nothing yet.
     pub(crate) fn share(&self) -> Share {
-        Share { path: self.clone(), is_sending: false, rate: 0.0, delivered_rate: 0.0 }
+        let mut load = self.load();
+        load.shares += 1;
+        let (path, number) = (self.clone(), load.shares);
+        Share { path, number, is_sending: false, rate: 0.0, delivered_rate: 0.0 }
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
@@ -113,9 +121,24 @@ impl Share {
     /// Returns the rate that one more stream may expect of the path, in bytes a second: the average
     /// of all, if some keep it full.
     pub(crate) fn expected(&self) -> Option<f64> {
-        let load = *self.path.load();
+        let load = self.path.load();
         let others = load.streams - u32::from(self.is_sending);
         (load.rate > 0.0).then(|| load.rate / f64::from(others + 1))
+    }
+
+    /// Returns what a message had better expect of which so many bytes are known. If nothing is pending, [`Share::confirmed`] is
+    /// called for it.
+    pub(crate) fn advice(&self, now: Instant, len: usize, report: &LinkReport) -> Advice {
+        let arms = &mut self.path.load().arms;
+        match report.pending_bytes {
+            0 => arms.begin(now, self.number, len, report),
+            _ => arms.advice(now, len),
+        }
+    }
+
+    /// Learns from a message.
+    pub(crate) fn confirmed(&self, now: Instant, message: &Confirmed) {
+        self.path.load().arms.confirmed(now, self.number, message);
     }
 
     /// Returns the rate of the path as streams have found it, in bytes a second, zero if none has lately; with
@@ -178,7 +201,7 @@ mod tests {
         drop(first);
         assert_eq!(here.share().expected(), None);
         drop(second);
-        let load = *here.load();
+        let load = here.load();
         assert_eq!((load.streams, load.rate), (0, 0.0));
     }
 

@@ -469,6 +469,7 @@ impl<'a> Pump<'a> {
             }
             let taken = self.receiver.feed(bytes, &mut scratch.decompress).map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&bytes[taken..]);
+            self.up.heard(self.carrier);
             Ok(true)
         })
     }

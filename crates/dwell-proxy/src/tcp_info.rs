@@ -72,6 +72,8 @@ fn report(info: &[u8; LEN], is_holding: bool) -> LinkReport {
         path_rate: 0.0,
         train_rate: 0.0,
         train_least: 0.0,
+        prudent_rate: 0.0,
+        goes_raw: false,
         segment_bytes: mss,
         // Both wrap around, and what is between them does.
         confirmations: number(at::SEGS_IN).wrapping_sub(number(at::DATA_SEGS_IN)) & 0xffff_ffff,
@@ -136,6 +138,8 @@ mod tests {
             path_rate: 0.0,
             train_rate: 0.0,
             train_least: 0.0,
+            prudent_rate: 0.0,
+            goes_raw: false,
             segment_bytes: 1448,
             confirmations: 5,
             round_trip_ns: 18_500_000,

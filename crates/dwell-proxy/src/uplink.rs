@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec};
-use dwell_stream::{Compressors, Done, Job, Sender, SenderStats};
+use dwell_stream::{Advice, Compressors, Confirmed, Done, Job, Sender, SenderStats};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::oneshot;
 
@@ -27,6 +27,13 @@ const FAST_LEVEL_MAX: i32 = 3;
 
 /// TCP is asked about the link at most this often while a stream has something to send, in nanoseconds.
 const REPORT_EVERY_NS: u64 = 1_000_000;
+
+/// What is longer is no message, but as much as there is, in bytes.
+const MESSAGE_BYTES_MAX: u64 = 1 << 20;
+
+/// What was said of a link and a path that are known well counts for so many messages more, and so long, in nanoseconds.
+const SETTLED_MESSAGES: u32 = 7;
+const SETTLED_NS: u64 = 5_000_000;
 
 /// With less than this to send a stream fills no link, and what it says of it can wait.
 const BUSY_BYTES_MIN: usize = 2 << 10;
@@ -72,6 +79,41 @@ pub(crate) struct Uplink {
     begun: bool,
     /// The last moment at which TCP was asked about the link.
     reported_at: Option<Instant>,
+    /// What is sent until the other end has confirmed all of it.
+    message: Option<Message>,
+    /// TCP need not be asked for so many messages, until then.
+    settled: (u32, Instant),
+}
+
+/// What was sent on a connection that had nothing to send and nothing on its way.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    begun_at: Instant,
+    /// The bytes that were known of it then, and what it was to expect.
+    len: usize,
+    advice: Advice,
+    /// The account before it.
+    before: Account,
+}
+
+/// The part of a sender's account that is compared.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    framed_bytes: u64,
+    wire_bytes: u64,
+    compress_ns: u64,
+}
+
+impl Account {
+    const fn of(stats: &SenderStats) -> Self {
+        let &SenderStats { framed_bytes, wire_bytes, compress_ns, .. } = stats;
+        Self { framed_bytes, wire_bytes, compress_ns }
+    }
+
+    /// The bytes of the application that were framed since.
+    const fn since(&self, before: &Self) -> u64 {
+        self.framed_bytes - before.framed_bytes
+    }
 }
 
 impl Uplink {
@@ -86,6 +128,8 @@ impl Uplink {
             share,
             begun: false,
             reported_at: None,
+            message: None,
+            settled: (0, Instant::ZERO),
         }
     }
 
@@ -156,12 +200,55 @@ impl Uplink {
         if self.reported_at.is_some_and(|at| now.since_ns(at) < REPORT_EVERY_NS) {
             return;
         }
-        self.reported_at = Some(now);
+        let is_begun = self.reported_at.replace(now).is_none();
+        let (left, until) = self.settled;
+        if is_begun && left > 0 && now < until {
+            (self.settled, self.message) = ((left - 1, until), None);
+            return;
+        }
         let Some(mut report) = carrier.link_report() else { return };
         if let Some(share) = &mut self.share {
             report.path_rate = share.path_rate(now, &report);
+            let is_alone = report.pending_bytes == 0;
+            let (len, before) = (self.sender.held(), Account::of(self.sender.stats()));
+            let advice = match self.message.filter(|_| !is_alone) {
+                // What has so much behind it is not alone.
+                Some(message) if before.since(&message.before) > MESSAGE_BYTES_MAX => {
+                    Advice::default()
+                }
+                Some(message) => message.advice,
+                None => share.advice(now, len, &report),
+            };
+            if is_alone {
+                self.message = Some(Message { begun_at: now, len, before, advice });
+            }
+            let left = if advice.is_settled { SETTLED_MESSAGES } else { 0 };
+            self.settled = (left, now + SETTLED_NS);
+            advice.add_to(&mut report);
         }
         self.sender.reported(now, &report);
+    }
+
+    /// Notes that something has come from the other end: if that has confirmed all that was sent, it is known how long that has taken at
+    /// most. Otherwise nobody looks, as who asks again is who waits.
+    pub(crate) fn heard(&mut self, carrier: &Carrier) {
+        let Some((message, share)) = self.message.as_ref().zip(self.share.as_ref()) else { return };
+        if !self.sender.is_idle() || carrier.pending_bytes() != Some(0) {
+            return;
+        }
+        let now = clock::now();
+        let (before, after) = (message.before, Account::of(self.sender.stats()));
+        let confirmed = Confirmed {
+            begun_len: message.len,
+            bytes: after.since(&before),
+            wire_bytes: after.wire_bytes - before.wire_bytes,
+            compress_ns: after.compress_ns - before.compress_ns,
+            took_ns: now.since_ns(message.begun_at),
+        };
+        self.message = None;
+        if (1..=MESSAGE_BYTES_MAX).contains(&confirmed.bytes) {
+            share.confirmed(now, &confirmed);
+        }
     }
 
     /// Writes once, if there is something and the connection takes it; whether it did.

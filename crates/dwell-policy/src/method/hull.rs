@@ -104,6 +104,8 @@ pub(super) struct Hull<C> {
     /// True if the probes of an incompressible stream try the cheapest codec next, or false for
     /// another.
     probe_cheapest: bool,
+    /// The latest block that was let go uncompressed has nothing behind it, and a rate of its own to expect.
+    is_alone: bool,
 }
 
 /// A block that could be sent uncompressed.
@@ -200,6 +202,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             stale_at: 0,
             explore_heavier: true,
             probe_cheapest: true,
+            is_alone: false,
         }
     }
 
@@ -209,11 +212,13 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.shares.raw = 0.0;
     }
 
-    /// Returns the rate by which is decided, in bytes a second: that of the link, if it is known; a lower one to save bytes.
-    fn rate(&self, link: &LinkRate) -> Option<f64> {
-        match self.saves_bytes {
-            true => Some(link.rate().unwrap_or(UNKNOWN_RATE) / BYTES_PRICE),
-            false => link.rate(),
+    /// Returns the rate by which is decided about a block with more behind it or without, in bytes a second: that of the link, if it is
+    /// known; a lower one to save bytes.
+    fn rate_for(&self, link: &LinkRate, more: bool) -> Option<f64> {
+        match (self.saves_bytes, more) {
+            (true, _) => Some(link.rate().unwrap_or(UNKNOWN_RATE) / BYTES_PRICE),
+            (false, true) => link.rate(),
+            (false, false) => link.alone_rate(),
         }
     }
 
@@ -232,8 +237,9 @@ impl<C: Copy + PartialEq> Hull<C> {
     pub(super) fn went_raw(&mut self) {
         self.forget_counts();
         self.raw_count += 1.0;
+        let is_alone = std::mem::take(&mut self.is_alone);
         self.short_ratio += SHORT_HOPE * (SHORT_RATIO - self.short_ratio).min(0.0);
-        if self.shares.raw <= RAW_SHARE_MIN {
+        if self.shares.raw <= RAW_SHARE_MIN && !is_alone {
             self.balance.link_idle();
         }
     }
@@ -246,10 +252,10 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// block's own time counts: if the link would finish it sooner than its compressed form with any
     /// codec.
     pub(super) fn lets_raw_go(&self, now: Instant, offer: Offer, link: &LinkRate) -> bool {
-        let Some(rate) = self.rate(link) else { return true };
         let drain_ns = link.drain_ns(now);
         let mixed = self.shares.raw > RAW_SHARE_MIN;
         let alone = !offer.more || (drain_ns == 0.0 && !offer.is_full);
+        let Some(rate) = self.rate_for(link, !alone) else { return true };
         if alone && offer.len < SOONER_LEN_MIN && drain_ns == 0.0 {
             return true;
         }
@@ -282,7 +288,8 @@ impl<C: Copy + PartialEq> Hull<C> {
     }
 
     /// Notes that a block with nothing behind it goes as it is because it is sooner so.
-    pub(super) fn goes_alone(&mut self) {
+    pub(super) fn goes_alone(&mut self, link: &LinkRate) {
+        self.is_alone = has_own_rate(link);
         self.slowdown.passed_by();
     }
 
@@ -311,7 +318,10 @@ impl<C: Copy + PartialEq> Hull<C> {
         block: Block,
     ) -> Option<Choice<C>> {
         self.filled.at(now, link.measured_rate().is_some());
-        self.plan(link, writing);
+        match block.more || !has_own_rate(link) {
+            true => self.plan(link, writing),
+            false => self.plan_for(self.rate_for(link, false), writing),
+        }
         let choice = |hull: &Self, at: usize| Some(hull.estimates.all().get(at)?.choice);
         // What looks random is tried, as it may be otherwise, but not for long while the link idles.
         if block.looks_random && !block.more && link.drain_ns(now) == 0.0 {
@@ -361,7 +371,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         block: Block,
     ) -> Option<usize> {
         // Nobody waits for a few milliseconds where bytes are to be saved.
-        if self.saves_bytes || self.rate(link).is_none() {
+        if self.saves_bytes || self.rate_for(link, block.more).is_none() {
             return Some(planned);
         }
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
@@ -410,7 +420,8 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// Returns the time at which a block would be there; see the function of this name. If nothing is behind it, it also has to be
     /// restored.
     fn done_ns(&self, at: usize, now: Instant, link: &LinkRate, block: Block) -> f64 {
-        let (drain_ns, rate) = (link.drain_ns(now), self.rate(link).unwrap_or(f64::INFINITY));
+        let rate = self.rate_for(link, block.more).unwrap_or(f64::INFINITY);
+        let drain_ns = link.drain_ns(now);
         let work_ns = self.work_ns(at, block);
         let codec = &self.estimates.all()[at];
         let restoring_ns = match block.more {
@@ -454,7 +465,13 @@ impl<C: Copy + PartialEq> Hull<C> {
 
     /// Solves for the shares, by the present estimates.
     pub(super) fn plan(&mut self, link: &LinkRate, writing: WriteCost) {
-        let Some(rate) = self.rate(link) else { return };
+        // A link that idles is what was chosen where bytes are to be saved.
+        let correction = if self.saves_bytes { 1.0 } else { self.balance.correction() };
+        self.plan_for(self.rate_for(link, true).map(|rate| rate * correction), writing);
+    }
+
+    fn plan_for(&mut self, rate: Option<f64>, writing: WriteCost) {
+        let Some(rate) = rate else { return };
         // Uncompressed data have to be written too, and that takes the same processor.
         let with_all = |own: CodecPoint, slower: f64| {
             let working_ns = slower * (own.cost_ns + OVERHEAD_NS);
@@ -468,9 +485,6 @@ impl<C: Copy + PartialEq> Hull<C> {
         let mut points = vec![raw];
         let all = self.estimates.all().iter();
         points.extend(all.map(|codec| with_all(codec.point(), self.slower(codec))));
-        // A link that idles is what was chosen then.
-        let correction = if self.saves_bytes { 1.0 } else { self.balance.correction() };
-        let rate = rate * correction;
         self.choose_running(rate, &points);
         let bound = Bound::of(rate, &self.with_running(&points, self.running.at()));
         self.shares.raw = bound.shares[0];
@@ -607,6 +621,11 @@ impl<C: Copy + PartialEq> Hull<C> {
         let is_near = !all[planned].takes_receiver || all[at].point().ratio <= ratio_max;
         (affordable && is_near).then_some(at)
     }
+}
+
+/// Returns true if what has nothing behind it expects another rate than the link's.
+fn has_own_rate(link: &LinkRate) -> bool {
+    link.alone_rate() != link.rate()
 }
 
 /// Returns the time at which the link would finish a block of `len` bytes that is compressed now, which

@@ -132,7 +132,7 @@ impl<C: Copy + PartialEq> Steering<C> {
             State::Hull(hull) => {
                 let lets = hull.lets_raw_go(now, offer, &self.link);
                 if lets && !offer.more {
-                    hull.goes_alone();
+                    hull.goes_alone(&self.link);
                 }
                 lets
             }

@@ -1,5 +1,8 @@
 //! What a transport says of its link.
 
+/// Nothing is compressed for a link of this rate, in bytes a second.
+const RAW_RATE: f64 = 1e12;
+
 /// The state of a link as its transport sees it: TCP does, on Linux, by `TCP_INFO`. Zero is what is not
 /// known.
 ///
@@ -40,6 +43,11 @@ pub struct LinkReport {
     /// The least that the link carries if what was sent to it at once never made it wait, in bytes a second
     /// ([`Trains`](super::Trains)).
     pub train_least: f64,
+    /// The rate that a message with nothing behind it had better expect, in bytes a second, as long as nothing better is known
+    /// ([`Arms`](super::Arms)).
+    pub prudent_rate: f64,
+    /// True if such messages are there as soon as they are as compressed ([`Arms`](super::Arms)).
+    pub goes_raw: bool,
     /// The bytes of a full segment; zero if that is not known.
     pub segment_bytes: u64,
     /// How often the other end has confirmed something without sending anything itself, since the connection was made.
@@ -78,6 +86,19 @@ impl LinkReport {
         guess.map(|guess| if known(self.train_rate) { guess.min(self.train_rate) } else { guess })
     }
 
+    /// Returns the same for a message with nothing behind it: as long as nobody knows what the link carries, it is the prudent
+    /// rate, not the window.
+    pub fn alone_rate(&self) -> Option<f64> {
+        if self.goes_raw {
+            return Some(RAW_RATE);
+        }
+        let prudent = Some(self.prudent_rate).filter(|&rate| rate > 0.0);
+        match (self.rate(), prudent) {
+            (Some(rate), Some(prudent)) => Some(rate.min(prudent)),
+            (rate, prudent) => rate.or(prudent),
+        }
+    }
+
     /// Returns the bytes that wait for the link, if it carries this many a second: those that are
     /// pending but for those that are on their way.
     pub(super) fn waiting_bytes(&self, rate: f64) -> f64 {
@@ -113,6 +134,19 @@ mod tests {
         // What the link carried of a long message is no guess.
         let long = LinkReport { is_least: false, train_rate: 6e5, path_rate: 1e6, ..burst };
         assert_eq!(long.rate(), Some(2.6e8));
+    }
+
+    #[test]
+    fn what_is_alone_expects_no_more_than_is_prudent_unless_it_is_known_better() {
+        let alone = |report: LinkReport| report.alone_rate();
+        let window = LinkReport { window_rate: 7e7, ..LinkReport::default() };
+        assert_eq!(alone(LinkReport::default()), None);
+        assert_eq!(alone(window), Some(7e7));
+        let prudent = LinkReport { prudent_rate: 2e6, ..window };
+        assert_eq!((alone(prudent), prudent.rate()), (Some(2e6), Some(7e7)));
+        assert_eq!(alone(LinkReport { window_rate: 5e5, ..prudent }), Some(5e5));
+        assert_eq!(alone(LinkReport { window_rate: 0.0, ..prudent }), Some(2e6));
+        assert_eq!(alone(LinkReport { goes_raw: true, ..prudent }), Some(RAW_RATE));
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn what_a_thread_was_waited_for_is_no_codecs_cost() {
         away_ns: 3_000_000,
     });
     assert_near(&[hull.estimates.all()[0].cost_ns, hull.slowdown.factor()], &[10.0, 3.0]);
-    (0..200).for_each(|_| hull.goes_alone());
+    (0..200).for_each(|_| hull.goes_alone(&link(0)));
     assert!(hull.slowdown.factor() < 1.05, "{:?}", hull.slowdown);
 }
 
@@ -646,4 +646,32 @@ fn a_block_alone_has_to_be_restored_too() {
     // Heavy ones are restored no slower than fast ones.
     assert_eq!(restoring_ns(1e6, 10_000), 20_000.0);
     assert_eq!(restoring_ns(30_000.0, 10_000), 9_000.0);
+}
+
+/// What has nothing behind it is decided by a rate of its own, and does not move the correction of the link's.
+#[test]
+fn what_is_alone_has_a_rate_of_its_own() {
+    let codecs = [(1.0, 0.5)];
+    let link = |prudent_rate, goes_raw| {
+        let mut link = LinkRate::new(1 << 17);
+        let report =
+            LinkReport { window_rate: 1e8, prudent_rate, goes_raw, ..LinkReport::default() };
+        link.reported(Instant::ZERO, &report);
+        link
+    };
+    let offer = |more| Offer { len: 10_000, history_len: 0, is_full: false, more };
+    let lets = |link: &LinkRate, more| hull(&codecs).lets_raw_go(Instant::ZERO, offer(more), link);
+    assert!(!lets(&link(1e6, false), false) && lets(&link(0.0, true), false));
+    let block = Block { len: 10_000, more: false, busy: false, ..BLOCK };
+    let mut hull = hull(&[(1.0, 0.5), (50.0, 0.9)]);
+    assert_eq!(next(&mut hull, &link(1e6, false), block), Some(1), "it leaves least");
+    assert_eq!(next(&mut hull, &link(0.0, false), block), Some(0), "as the window has it");
+    let before = hull.balance.correction();
+    for _ in 0..10 {
+        let link = link(0.0, true);
+        assert!(hull.lets_raw_go(Instant::ZERO, offer(false), &link));
+        hull.goes_alone(&link);
+        hull.went_raw();
+    }
+    assert_eq!(hull.balance.correction(), before);
 }

@@ -1,0 +1,208 @@
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// A path, and messages of 10 kB over it of which a fifth is left when they are compressed in 50 µs.
+struct World {
+    arms: Arms,
+    now: Instant,
+    /// Bytes a second, and what everything else takes, in nanoseconds.
+    rate: f64,
+    other_ns: u64,
+    raw: u32,
+    sent: u32,
+}
+
+impl World {
+    fn new(rate: f64) -> Self {
+        let now = Instant::from_ns(100 * SECOND_NS);
+        Self { arms: Arms::default(), now, rate, other_ns: 100_000, raw: 0, sent: 0 }
+    }
+
+    fn carries_ns(&self, bytes: u64) -> u64 {
+        (bytes as f64 * 1e9 / self.rate) as u64
+    }
+
+    /// One message of a connection.
+    fn sends(&mut self, connection: u64) -> Advice {
+        self.sends_if(connection, true)
+    }
+
+    /// The same, which may never be confirmed alone.
+    fn sends_if(&mut self, connection: u64, is_confirmed: bool) -> Advice {
+        let queue_ns = self.carries_ns(2_000);
+        let report = LinkReport { round_trip_ns: 50_000, queue_ns, ..LinkReport::default() };
+        let advice = self.arms.begin(self.now, connection, 10_000, &report);
+        let (wire_bytes, compress_ns) = if advice.goes_raw { (10_009, 0) } else { (2_000, 50_000) };
+        let took_ns = self.other_ns + compress_ns + self.carries_ns(wire_bytes);
+        let begun_len = 10_000;
+        let message = Confirmed { begun_len, bytes: 10_000, wire_bytes, compress_ns, took_ns };
+        self.now = self.now + took_ns;
+        if is_confirmed {
+            self.arms.confirmed(self.now, connection, &message);
+        }
+        self.sent += 1;
+        self.raw += u32::from(advice.goes_raw);
+        advice
+    }
+
+    /// Returns how many of so many messages go as they are.
+    fn raw_of(&mut self, count: u32) -> u32 {
+        let before = self.raw;
+        for _ in 0..count {
+            self.sends(1);
+        }
+        self.raw - before
+    }
+}
+
+#[test]
+fn nothing_is_known_of_a_new_path_and_it_is_taken_to_be_slow() {
+    let mut arms = Arms::default();
+    for len in [10, 2_000, 10_000, 1 << 20] {
+        let advice = arms.begin(Instant::from_ns(1), 1, len, &LinkReport::default());
+        let expected = Advice { prudent_rate: RATE_MIN, goes_raw: false, is_settled: false };
+        assert_eq!(advice, expected);
+        assert_eq!(arms.advice(Instant::from_ns(1), len), expected);
+    }
+}
+
+#[test]
+fn over_a_fast_path_messages_go_as_they_are_after_a_trial() {
+    let mut world = World::new(1e9);
+    assert_eq!(world.raw_of(WAIT_FIRST), 0);
+    assert_eq!(world.raw_of(TRIAL_SKIPPED + TRIAL_COUNTED), TRIAL_SKIPPED + TRIAL_COUNTED);
+    // From here on one in some is compressed, for the other's time.
+    assert_eq!(world.raw_of(10 * OTHER_EVERY), 10 * (OTHER_EVERY - 1));
+    assert!(world.arms.advice(world.now, 10_000).goes_raw, "what follows others, too");
+    assert!(!world.arms.advice(world.now, 100).goes_raw, "others are of another length");
+    // All connections know it.
+    assert!(world.sends(2).goes_raw);
+}
+
+#[test]
+fn slow_paths_are_never_tried_and_faster_ones_less_and_less() {
+    for mbit in [1.0, 5.0, 20.0] {
+        let mut world = World::new(mbit * 125_000.0);
+        assert_eq!(world.raw_of(10_000), 0, "{mbit} Mbit/s");
+    }
+    let mut world = World::new(12.5e6);
+    let raw = world.raw_of(20_000);
+    assert!((1..60).contains(&raw), "100 Mbit/s: {raw} of 20,000");
+}
+
+#[test]
+fn the_rate_is_what_messages_show_at_least() {
+    let rate_of = |rate, other_ns| {
+        let mut world = World { other_ns, ..World::new(rate) };
+        world.raw_of(10);
+        world.arms.advice(world.now, 10_000).prudent_rate
+    };
+    // 2,000 bytes in 150 µs besides the link's 320.
+    assert!((rate_of(6.25e6, 100_000) - 2_000.0 / 470e-6).abs() < 1.0);
+    assert_eq!(rate_of(625e3, 100_000), RATE_MIN);
+    assert_eq!(rate_of(1e9, 10_000), RATE_MAX.min(2_000.0 / 62e-6));
+    // Who takes his time says nothing.
+    assert_eq!(rate_of(1e9, 50 * MS), RATE_MIN);
+}
+
+#[test]
+fn a_path_that_becomes_slow_is_noticed_within_some_messages() {
+    let mut world = World::new(1e9);
+    world.raw_of(1_000);
+    world.rate = 625e3;
+    let raw = world.raw_of(40);
+    assert!(raw <= ROW_MAX + 2 * DOUBTED_COUNTED, "{raw}");
+    assert_eq!(world.raw_of(1_000), 0);
+    // And one that is fast again.
+    world.rate = 1e9;
+    world.raw_of(200);
+    assert!(world.raw_of(100) > 90);
+}
+
+#[test]
+fn a_peer_that_takes_longer_is_no_slower_path() {
+    let mut world = World::new(1e9);
+    world.raw_of(200);
+    world.other_ns = 1_000_000;
+    world.raw_of(60);
+    assert!(world.raw_of(100) > 90, "compressed ones take longer, too");
+}
+
+#[test]
+fn a_trial_that_shows_nothing_ends() {
+    let mut world = World::new(1e9);
+    world.raw_of(WAIT_FIRST);
+    // Its messages are never confirmed alone.
+    let tried = (0..100).filter(|_| world.sends_if(1, false).goes_raw).count() as u32;
+    assert_eq!(tried, 2 * (TRIAL_SKIPPED + TRIAL_COUNTED));
+    // Its connection ends, while others send.
+    let mut world = World::new(1e9);
+    world.raw_of(WAIT_FIRST + 1);
+    let tried = (0..TRIAL_IDLE_MAX + 1).filter(|_| world.sends(2).goes_raw).count();
+    assert_eq!(tried, 0);
+    assert!(matches!(world.arms.classes[2].way, Way::Compressed));
+}
+
+#[test]
+fn a_doubt_without_an_answer_ends() {
+    let mut world = World::new(1e9);
+    world.raw_of(200);
+    world.rate = 625e3;
+    while !matches!(world.arms.classes[2].way, Way::Doubted { .. }) {
+        world.sends(1);
+    }
+    for _ in 0..2 * DOUBTED_SENT_MAX {
+        world.sends_if(1, false);
+    }
+    assert!(matches!(world.arms.classes[2].way, Way::Compressed));
+}
+
+#[test]
+fn what_is_old_is_forgotten() {
+    let mut world = World::new(1e9);
+    world.raw_of(1_000);
+    world.now = world.now + FORGOTTEN_NS;
+    assert_eq!(world.raw_of(WAIT_FIRST), 0);
+}
+
+#[test]
+fn what_cannot_be_compressed_says_nothing() {
+    let mut world = World::new(1e9);
+    let noise = Confirmed {
+        begun_len: 10_000,
+        bytes: 10_000,
+        wire_bytes: 10_009,
+        took_ns: MS,
+        compress_ns: 0,
+    };
+    for _ in 0..1_000 {
+        world.arms.confirmed(world.now, 1, &noise);
+    }
+    assert_eq!(world.raw_of(WAIT_FIRST), 0);
+    assert!(world.sends(1).goes_raw);
+}
+
+mod times {
+    use super::*;
+
+    #[test]
+    fn the_median_is_of_the_latest() {
+        let mut times = Times::default();
+        assert_eq!((times.took_ns(), times.wire_bytes()), (0.0, 0.0));
+        let sent = |took_ns| Confirmed {
+            took_ns,
+            wire_bytes: took_ns.saturating_mul(2),
+            ..Confirmed::default()
+        };
+        [5, 900, 7].iter().for_each(|&took_ns| times.push(&sent(took_ns)));
+        assert_eq!(times.took_ns(), 7.0);
+        (0..SAMPLES as u64 + 1).for_each(|_| times.push(&sent(3)));
+        assert_eq!((times.took_ns(), times.wire_bytes()), (3.0, 6.0));
+        (0..SAMPLES).for_each(|_| times.push(&sent(u64::MAX)));
+        assert_eq!(times.took_ns(), f64::from(u32::MAX));
+        times.count = u32::MAX;
+        times.push(&sent(3));
+        assert_eq!(times.count, SAMPLES as u32);
+    }
+}
