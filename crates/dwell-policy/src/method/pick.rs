@@ -306,10 +306,13 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         content_of(first.unwrap_or(1.0))
     }
 
-    /// Returns how the cost of a codec comes true; as that of the nearest one of which it is known, if of itself it is not.
+    /// Returns how the cost of a codec comes true; as that of the nearest one of its kind of which it is known, if of itself
+    /// it is not. What takes zstd longer, whose tables others push out of the caches, says nothing of models, which are
+    /// never in them.
     fn cost_truth(&self, at: usize) -> f64 {
-        let all = self.candidates.iter().enumerate();
-        let known = all.filter_map(|(other, it)| Some((other, it.truth?.1)));
+        let is_model = self.candidates[at].takes_receiver;
+        let alike = self.candidates.iter().enumerate().filter(|it| it.1.takes_receiver == is_model);
+        let known = alike.filter_map(|(other, it)| Some((other, it.truth?.1)));
         known.min_by_key(|it| it.0.abs_diff(at)).map_or(1.0, |it| it.1)
     }
 
