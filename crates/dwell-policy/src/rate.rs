@@ -210,7 +210,9 @@ impl LinkRate {
             self.alone = None;
             return;
         }
-        self.alone = report.alone_rate();
+        // Where messages say nothing, it is the rate of all else.
+        let is_advice = report.goes_raw || report.prudent_rate > 0.0;
+        self.alone = report.alone_rate().filter(|_| is_advice);
         let Some(rate) = report.rate() else { return };
         self.rate = Some(rate);
         self.measured = false;

@@ -67,7 +67,9 @@ impl Compression {
 
     /// Returns the settings of a sender to an end that offers `theirs`.
     pub fn sender_config(&self, theirs: &Hello) -> StreamConfig {
-        let wished = theirs.text.parse().ok().filter(|wish| is_framed(*wish));
+        // An objective of one's own is one of hull's.
+        let may_wish = self.objective.is_none();
+        let wished = theirs.text.parse().ok().filter(|wish| may_wish && is_framed(*wish));
         let strategy = match self.strategy.or(wished).unwrap_or_default() {
             // A stream has one block being compressed at a time, so that nothing would come early.
             Strategy::MixOutOfOrder => Strategy::MixInOrder,
@@ -78,7 +80,8 @@ impl Compression {
             id => theirs.codecs & (1 << id as u8) != 0,
         };
         let mut config = StreamConfig::new(strategy);
-        config.objective = self.objective.or(theirs.text.parse().ok()).unwrap_or_default();
+        let wished = theirs.text.parse().ok().filter(|_| self.strategy.is_none());
+        config.objective = self.objective.or(wished).unwrap_or_default();
         // Only a running context, which some strategy may have beside others, can be a model.
         if let Some(&first) = self.codecs.iter().find(|codec| codec.id != CodecId::Ppm) {
             config.codec = first;
@@ -423,6 +426,11 @@ mod tests {
         let hasty = Compression { objective: Some(Objective::Time), ..Compression::default() };
         assert_eq!(hasty.sender_config(&wish).objective, Objective::Time);
         assert_eq!((hasty.wish_name(), Compression::default().wish_name()), ("", ""));
+        // A strategy is no objective, and the other way round.
+        let own = Compression { strategy: Some(Strategy::Hull), ..Compression::default() };
+        assert_eq!(own.sender_config(&wish).objective, Objective::Time);
+        let raw = Hello { text: "raw".to_owned(), ..hello() };
+        assert_eq!(saving.sender_config(&raw).strategy, Strategy::Hull);
         let both = Compression { wish: Some(Strategy::All), ..saving };
         assert_eq!(both.wish_name(), "all");
     }

@@ -110,6 +110,11 @@ impl Account {
         Self { framed_bytes, wire_bytes, compress_ns }
     }
 
+    /// Returns true if nothing was written in between.
+    const fn has_written_as(&self, before: &Self) -> bool {
+        self.wire_bytes == before.wire_bytes
+    }
+
     /// The bytes of the application that were framed since.
     const fn since(&self, before: &Self) -> u64 {
         self.framed_bytes - before.framed_bytes
@@ -211,7 +216,11 @@ impl Uplink {
             report.path_rate = share.path_rate(now, &report);
             let is_alone = report.pending_bytes == 0;
             let (len, before) = (self.sender.held(), Account::of(self.sender.stats()));
-            let advice = match self.message.filter(|_| !is_alone) {
+            // One of which nothing was written yet is being compressed.
+            let is_same =
+                |message: &Message| message.len > 0 && before.has_written_as(&message.before);
+            let message = self.message.filter(|message| !is_alone || is_same(message));
+            let advice = match message {
                 // What has so much behind it is not alone.
                 Some(message) if before.since(&message.before) > MESSAGE_BYTES_MAX => {
                     Advice::default()
@@ -219,7 +228,7 @@ impl Uplink {
                 Some(message) => message.advice,
                 None => share.advice(now, len, &report),
             };
-            if is_alone {
+            if is_alone && message.is_none() {
                 self.message = Some(Message { begun_at: now, len, before, advice });
             }
             let left = if advice.is_settled { SETTLED_MESSAGES } else { 0 };

@@ -344,7 +344,10 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let (content, mean) = (self.content(), self.mean_bias());
         let bias = [own, present].map(|it| it.bias_beside(now, content, mean));
         let ratio = (tried.ratio * self.ratio_truth() * (bias[0] - bias[1]).exp()).min(1.0);
-        Some(CodecPoint::new(tried.cost_ns * self.cost_truth(at) * self.cost_drift(), ratio))
+        // Before it is known how the present one's cost comes true, that says nothing of another kind.
+        let is_alike = own.takes_receiver == present.takes_receiver || present.truth.is_some();
+        let drift = if is_alike { self.cost_drift() } else { 1.0 };
+        Some(CodecPoint::new(tried.cost_ns * self.cost_truth(at) * drift, ratio))
     }
 
     /// Returns what a codec carries over the link, if it was tried.
@@ -411,7 +414,12 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let best = best.copied();
         match (best, needed) {
             (Some((most, at)), Some(needed)) => self.better(now, (most, at), needed),
-            (Some((_, at)), None) => self.use_(now, at),
+            (Some((_, at)), None) => {
+                // What can't go on says nothing of codecs that take turns.
+                let (held_ns, used) = (self.used_ns_min, self.used);
+                self.use_(now, at);
+                (self.used_ns_min, self.used) = (held_ns, used);
+            }
             (_, Some(needed)) => {
                 self.calm(now);
                 if let Some(at) = self.worth_using(now, link, needed, is_possible) {

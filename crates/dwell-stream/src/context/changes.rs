@@ -6,7 +6,8 @@ use crate::frame::Coder;
 
 /// So much of the stream's data lies between the beginnings of two generations with another model each, at least: to make
 /// room for a model takes up to a millisecond where the allocator has to clear it, and may be asked for by a block of
-/// one byte. So much data takes a receiver longer to decode from a model.
+/// one byte. So much data takes a receiver longer to take apart, to check and to pass on, even if it is all alike and
+/// hardly a few bytes on the way, where large blocks are given back to the system (`give_back_large`), and longer to decode from a model.
 pub(crate) const CHANGE_LEN_MIN: u64 = 64 << 10;
 
 /// The models that the context of a stream has had. It outlives the context, which may be dropped after any block.
