@@ -157,6 +157,8 @@ pub unsafe extern "C" fn dwell_config_set(
 
 #[cfg(test)]
 mod tests {
+    use dwell_stream::Objective;
+
     use super::*;
 
     #[test]
@@ -214,7 +216,8 @@ mod tests {
             assert!(shown.contains(part), "{part} in {shown}");
         }
         assert_eq!(config.set("objective", "bytes"), Ok(()));
-        assert_eq!(config.builder.config().strategy, Strategy::All);
+        let shown = config.builder.config();
+        assert_eq!((shown.strategy, shown.objective), (Strategy::Hull, Objective::Bytes));
         for (name, value) in [("blok_len", "1"), ("block_len", "x"), ("history", "maybe")] {
             assert!(config.set(name, value).is_err(), "{name}");
         }
