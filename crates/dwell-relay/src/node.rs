@@ -39,6 +39,7 @@ mod processors;
 mod pump;
 mod reassembly;
 mod reorder;
+mod repair;
 mod reports;
 mod retransmit;
 mod saturation;

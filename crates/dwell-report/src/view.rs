@@ -377,6 +377,11 @@ fn contexts(peer: &PeerStatus) -> String {
                 out,
                 "{name}: of these, {alone} batches alone, in {generations} generations; now {mode}"
             );
+        } else if tx.mode == "stateless" {
+            let _ = writeln!(
+                out,
+                "{name}: batches refer to nothing at present, since so much is lost on a long way"
+            );
         }
         if tx.encoded_again_packets > 0 {
             let packets = human::count(tx.encoded_again_packets);

@@ -294,7 +294,7 @@ fn useless_dictionary(peer: &PeerConfig) -> Option<String> {
              history: that needs {}; what the peer sends may yet begin from it",
             peer.name,
             if history::refusal(peer).is_some() {
-                "zstd and retransmit = true"
+                "zstd and retransmit = \"auto\""
             } else {
                 "history = \"host-pair\", or scheme = \"auto\""
             }

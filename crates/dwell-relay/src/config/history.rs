@@ -7,7 +7,7 @@ use dwell_policy::{History, Reference, Scheme, Select};
 use std::ops::RangeInclusive;
 use toml::de::DeValue;
 
-use super::{PeerConfig, batch_bytes_max, value};
+use super::{PeerConfig, Retransmit, batch_bytes_max, value};
 
 /// The configured mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +130,7 @@ pub(super) fn check_model(config: &PeerConfig) -> Result<(), String> {
     if config.history == History::Off {
         return Err(format!(
             "\"{codec}\" predicts from what went before, and there is no history here: write scheme = \"auto\" \
-             with history = \"auto\" and retransmit = true, or another codec"
+             with history = \"auto\" and retransmit = \"auto\", or another codec"
         ));
     }
     if config.models_max == 0 {
@@ -155,7 +155,7 @@ pub(super) fn scheme(
         scheme.method.reference = Reference::Nothing;
         // Of a batch that is sent once any lost piece loses all.
         if let Select::Slack { bytes_max, .. } = &mut scheme.select
-            && !config.retransmit
+            && config.retransmit == Retransmit::Never
         {
             *bytes_max = config.blocks.bytes.min(*bytes_max);
         }
@@ -201,6 +201,6 @@ pub(super) fn refusal(config: &PeerConfig) -> Option<String> {
              \"zstd:6\""
         ));
     }
-    let needed = "needs what was lost to be sent again: write retransmit = true";
-    (!config.retransmit).then(|| needed.to_owned())
+    let needed = "needs what was lost to be sent again: write retransmit = \"auto\"";
+    (config.retransmit == Retransmit::Never).then(|| needed.to_owned())
 }

@@ -20,6 +20,7 @@ mod overhead;
 mod protection;
 mod public_key;
 mod read;
+mod retransmit;
 mod secret;
 mod site;
 mod table;
@@ -51,6 +52,7 @@ pub use history::HistoryMode;
 pub use overhead::{Framing, LinkOverhead, UnknownLink};
 pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
 pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
+pub use retransmit::Retransmit;
 pub use secret::{ReadSecretError, Secret};
 pub use site::{PAIRING_KEYS, PairingConfig, SAVINGS_KEYS, SavingsConfig};
 pub use value::is_name;
@@ -228,8 +230,8 @@ pub struct PeerConfig {
     pub columnar: bool,
     /// True if frames of schemes that fill them may be compressed as a whole.
     pub chunk_compress: bool,
-    /// True if datagrams with blocks are sent again if they were lost.
-    pub retransmit: bool,
+    /// Whether datagrams with blocks are sent again if they were lost.
+    pub retransmit: Retransmit,
     /// The longest that packets from the peer wait for a datagram that is missing, so that they
     /// keep their order, in nanoseconds.
     pub order_wait_ns: u64,
@@ -437,7 +439,7 @@ impl PeerConfig {
             blocks: BlockConfig::default(),
             columnar: true,
             chunk_compress: true,
-            retransmit: true,
+            retransmit: Retransmit::Auto,
             order_wait_ns: 50 * MILLI_NS,
             history: History::Off,
             history_mode: HistoryMode::Auto,

@@ -18,8 +18,8 @@ use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
     Config, Endpoint, FailMode, HistoryMode, LinkOverhead, NodeConfig, PairingConfig, PeerConfig,
-    RateConfig, ReadSecretError, Secret, check, class, dictionary, exceptions, history, site,
-    value, web,
+    RateConfig, ReadSecretError, Retransmit, Secret, check, class, dictionary, exceptions, history,
+    retransmit, site, value, web,
 };
 
 /// Functions that read the secret in a file.
@@ -360,7 +360,7 @@ struct PeerKeys {
     block_lead: Option<Located<u32>>,
     columnar: Option<Located<bool>>,
     chunk_compress: Option<Located<bool>>,
-    retransmit: Option<Located<bool>>,
+    retransmit: Option<Located<Retransmit>>,
     order_wait_ns: Option<Located<u64>>,
     saves_bytes: Option<Located<bool>>,
     gather_ns: Option<Located<u64>>,
@@ -408,7 +408,7 @@ impl PeerKeys {
             block_lead: table.get("block_lead", errors, |value| value::integer(value, 0..=1000)),
             columnar: table.get("columnar", errors, value::boolean),
             chunk_compress: table.get("chunk_compress", errors, value::boolean),
-            retransmit: table.get("retransmit", errors, value::boolean),
+            retransmit: table.get("retransmit", errors, retransmit::read),
             order_wait_ns: table
                 .get("order_wait", errors, |value| value::duration_ns(value, 0..=SECOND_NS)),
             saves_bytes: table.get("objective", errors, value::objective),

@@ -36,14 +36,15 @@ use dwell_base::time::MILLI_NS;
 use dwell_codec::{ContextDictionary, PpmSpec};
 use dwell_drive::FlowHistories;
 use dwell_policy::History;
-use dwell_report::status::{RecentLoss, RxContexts, TxContexts};
+use dwell_report::status::{RxContexts, TxContexts};
 use dwell_wire::{ContextOffer, DictionaryName, ModelOffer};
 
 use super::memory::LeastRecent;
 use crate::config::{HistoryMode, PeerConfig};
 use begin::name_of;
 use bindings::Bindings;
-use choice::{Choice, Mode};
+use choice::Choice;
+pub(crate) use choice::{Mode, Path};
 use incoming::Incoming;
 use outgoing::Outgoing;
 use overload::{Overload, Verdict};
@@ -304,14 +305,8 @@ impl Contexts {
         is_due
     }
 
-    /// Looks if batches should refer to those before, or to what was confirmed, on a path that has lost so
-    /// much of late, with this round trip.
-    pub(super) fn review(
-        &mut self,
-        now: Instant,
-        mode: HistoryMode,
-        path: (Option<RecentLoss>, Option<u64>),
-    ) {
+    /// Looks if batches should refer to those before, to what was confirmed, or to nothing.
+    pub(super) fn review(&mut self, now: Instant, mode: HistoryMode, path: Path) {
         let Self { choice, outgoing, .. } = self;
         let mode = match mode {
             HistoryMode::Running => Mode::Running,

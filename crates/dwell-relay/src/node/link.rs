@@ -258,7 +258,7 @@ impl Keeping {
             true => peer.contexts.outgoing.has_in_flight(now),
             false => peer.contexts.is_active(now, peer.rtt_ns),
         };
-        if peer.retransmits() && is_active {
+        if peer.retransmits() && is_active && peer.sends_again_in_time() {
             return Self::Each;
         }
         if may_keep(peer, store) { Self::All } else { Self::No }
@@ -424,13 +424,22 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
 }
 
 /// True if the port's frame is to be kept: there is a block in it, and no packet, in a block or
-/// beside it, that must be sent only once.
+/// beside it, that must be sent only once; and what is in it would be missed: later batches need it, or nobody else
+/// sends it again before.
 fn may_keep(peer: &Peer, store: &Store) -> bool {
     let frame = peer.port.frame();
     let is_block = |id| store.is_block(id);
     let units = || frame.units.iter().map(|unit| unit.id);
-    let mut packets = units().chain(frame.followers.iter().map(|packet| packet.id));
-    peer.retransmits() && units().any(is_block) && !packets.any(|id| store.treatment(id).once)
+    let packets = || units().chain(frame.followers.iter().map(|packet| packet.id));
+    let is_in_time = peer.sends_again_in_time();
+    let is_missed = |id| {
+        let is_needed = store.context(id).is_some_and(|place| place.alone.is_none());
+        is_in_time || is_needed || !store.treatment(id).repairs
+    };
+    peer.retransmits()
+        && units().any(is_block)
+        && packets().any(is_missed)
+        && !packets().any(|id| store.treatment(id).once)
 }
 
 /// How a datagram is sent.

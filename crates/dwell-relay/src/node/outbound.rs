@@ -18,6 +18,7 @@ use super::flow_watch::FlowWatch;
 use super::link::{send_control, send_controls};
 use super::peer::{NEVER_COMPRESSED, Peer};
 use super::pump::note_work;
+use super::repair::repairs;
 use super::store::{Store, Treatment};
 use super::{Node, enter};
 use crate::config::{ClassConfig, Config, class_of};
@@ -86,7 +87,9 @@ impl Node {
         let class = class_of(&self.classes, info);
         let source = ClassKey::new(info.protocol, info.src_port);
         let destination = ClassKey::new(info.protocol, info.dst_port);
-        let treatment = Treatment { again, ..treatment(&self.classes, class, info.flow_hash) };
+        let repairs = repairs(info.protocol);
+        let treatment = treatment(&self.classes, class, info.flow_hash);
+        let treatment = Treatment { again, repairs, ..treatment };
         let is_exempt = class.is_some_and(|class| !self.classes[class].compress);
         // Where all goes raw, nobody asks.
         let leaves_raw = peer.leaves_raw;
@@ -94,6 +97,7 @@ impl Node {
         let group = self.group(index, info, &treatment);
         let peer = &mut self.peers[index];
         peer.classes.arrived(class, packet.len());
+        peer.repair.came(repairs, packet.len());
         let has_scope = class.is_some_and(|class| self.classes[class].history.is_some());
         let has_no_own = treatment.once || has_scope || is_exempt || looks_random || leaves_raw;
         let group = if has_no_own {
@@ -102,6 +106,8 @@ impl Node {
             let bytes = packet.len() as u32;
             peer.contexts.flows.group_of(env.now(), group, info.flow_hash, bytes)
         };
+        // Of what is not sent again, any lost piece loses all.
+        let is_lost_whole = treatment.once || repairs && !peer.sends_again_in_time();
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
@@ -111,7 +117,7 @@ impl Node {
             flow: info.flow_hash,
             group,
             max_wait_ns: peer.deadlines.deadline_ns(class),
-            batch_bytes_max: if treatment.once { peer.config.blocks.bytes } else { u32::MAX },
+            batch_bytes_max: if is_lost_whole { peer.config.blocks.bytes } else { u32::MAX },
             looks_random,
             takes_mark: ecn::takes_mark(packet),
             compressed: false,
@@ -366,6 +372,7 @@ fn treatment(classes: &[ClassConfig], class: Option<usize>, flow: u64) -> Treatm
         once: found.is_some_and(|class| !class.retransmit),
         alone: found.is_some_and(|class| class.history == Some(History::Off)),
         again: false,
+        repairs: false,
         flow,
     }
 }

@@ -24,7 +24,7 @@ use super::before::Before;
 use super::bottleneck::{Bottleneck, LinkReport};
 use super::classes::Classes;
 use super::clocks::Changes;
-use super::contexts::{Contexts, Item, Limits};
+use super::contexts::{Contexts, Item, Limits, Mode, Path};
 use super::deadlines::Deadlines;
 use super::delivery::Delivery;
 use super::diagnosis::Diagnosis;
@@ -33,11 +33,12 @@ use super::path_mtu::{Pace, PathMtu};
 use super::problems::Problems;
 use super::reassembly::Reassemblies;
 use super::reorder::{ReorderBuffer, Waits};
+use super::repair::Repair;
 use super::reports::Reports;
 use super::retransmit::{Awaited, RetransmitBuffer};
 use super::saturation::Seen;
 use super::turns::Turn;
-use crate::config::{ClassConfig, PeerConfig, RateConfig, batch_bytes_max};
+use crate::config::{ClassConfig, PeerConfig, RateConfig, Retransmit, batch_bytes_max};
 use crate::trust::{Handshake, Offer, RandomSource};
 use tail::Tail;
 pub use timing::Patience;
@@ -144,6 +145,7 @@ pub(crate) struct Peer {
     transit: bool,
     /// Datagrams that were sent and may be retransmitted.
     pub(crate) retransmit_buffer: RetransmitBuffer,
+    pub(crate) repair: Repair,
     /// Those of them that the peer misses and the link has not taken yet.
     pub(crate) to_retransmit: Awaited,
     /// What is yet to come, or to be sent again, of the session before.
@@ -222,6 +224,7 @@ impl Peer {
             fragment_id: u32::from_be_bytes(fragment_id),
             reassembly: Reassemblies::default(),
             retransmit_buffer: RetransmitBuffer::default(),
+            repair: Repair::default(),
             tail: Tail::default(),
             to_retransmit: Awaited::default(),
             before: None,
@@ -429,6 +432,7 @@ impl Peer {
 
     fn measured_rtt(&mut self, rtt_ns: u64) {
         self.rtt_ns = Some(rtt_ns);
+        self.repair.measured(rtt_ns);
         self.deadlines.measured(rtt_ns);
         if self.refresh_deadlines() {
             self.refresh_port();
@@ -491,7 +495,24 @@ impl Peer {
 
     /// Returns true if datagrams with blocks are kept for retransmission.
     pub(crate) fn retransmits(&self) -> bool {
-        self.config.retransmit
+        self.config.retransmit != Retransmit::Never
+    }
+
+    /// Returns true if senders that mend losses themselves do so before what is sent again would come.
+    fn is_mended(&self) -> bool {
+        self.config.retransmit == Retransmit::Auto && self.repair.is_far()
+    }
+
+    /// Returns true if what such senders have sent is sent again all the same: it is in time, or later batches need it.
+    pub(crate) fn sends_again_in_time(&self) -> bool {
+        let has_contexts = self.has_contexts() && self.contexts.outgoing.is_possible();
+        !self.is_mended() || has_contexts && self.contexts.outgoing.mode() != Mode::Stateless
+    }
+
+    /// Returns the path as contexts see it.
+    pub(crate) fn path(&self, now: Instant) -> Path {
+        let (recent, rtt_ns) = (self.reports.recent_there(now), self.rtt_ns);
+        Path { recent, rtt_ns, is_mended: self.is_mended() && self.repair.is_usual() }
     }
 
     /// Returns the times that missing datagrams are waited for.
@@ -582,6 +603,7 @@ impl Peer {
             self.bottleneck.forget();
             self.pacer.moved();
             self.rtt_ns = None;
+            self.repair.moved();
             self.path_mtu.forget();
             self.refresh_deadlines();
         }

@@ -24,6 +24,8 @@ pub(crate) struct Treatment {
     pub(crate) once: bool,
     /// It refers to nothing that went before, and nothing to it.
     pub(crate) alone: bool,
+    /// Its sender sees to it that it arrives.
+    pub(crate) repairs: bool,
     /// It was sent before, in a generation that was lost: it is not encoded a third time.
     pub(crate) again: bool,
     /// Its flow, as the core knows it.

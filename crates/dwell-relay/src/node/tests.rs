@@ -9,6 +9,7 @@ mod chunks;
 mod clocks;
 mod contexts;
 mod fair;
+mod far;
 mod fast;
 mod flood;
 mod flows;

@@ -26,7 +26,7 @@ pub struct TxContexts {
     pub model_generations: u64,
     /// The codecs in use, each with the number of contexts that have it.
     pub codecs: BTreeMap<String, u64>,
-    /// How batches refer to others now: `running`, or `acknowledged` (each alone, to what was confirmed).
+    /// How batches refer to others now: `running`, `acknowledged` (each alone, to what was confirmed), or `stateless` (to nothing).
     pub mode: String,
     /// Batches compressed in contexts.
     pub batches: u64,

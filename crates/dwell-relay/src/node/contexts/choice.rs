@@ -1,4 +1,4 @@
-//! The choice between batches that refer to all before them and batches that stand alone.
+//! The choice between batches that refer to all before them, batches that stand alone, and blocks without contexts.
 //!
 //! A missing datagram holds up what refers to it until it was sent again: for a round trip and a little.
 //! With so many datagrams a second that are lost, the number that is waited for at a time is `lost * wait` on
@@ -7,6 +7,10 @@
 //! batches at all. At 10 Mbit/s and 40 ms, text had 18 % more of running batches at 3 % loss (two gaps), and a
 //! fifth more at 10 % (six). Beyond that the wait is a multiple of the round trip, since what is sent again
 //! is lost again. With 600 ms, 3 % loss (ten gaps) left running batches 27 % less than others.
+//!
+//! Where senders mend losses sooner than the relay could ([`repair`](crate::node::repair)), what is sent again does harm,
+//! and without that a context has holes: two gaps are enough there for blocks that refer to nothing and are not sent again,
+//! and it begins with them, until enough has come.
 //!
 //! If all were lost together that is one gap. So it counts, too, when the peer asked for something. What it
 //! asks for and is only late does not count: that is soon there.
@@ -27,6 +31,8 @@ pub(crate) enum Mode {
     Running,
     /// Each to what the peer has confirmed.
     Acknowledged,
+    /// To nothing: blocks without contexts, which are not sent again where senders do that.
+    Stateless,
 }
 
 impl Mode {
@@ -35,8 +41,19 @@ impl Mode {
         match self {
             Self::Running => "running",
             Self::Acknowledged => "acknowledged",
+            Self::Stateless => "stateless",
         }
     }
+}
+
+/// The path to a peer, and those that send over it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Path {
+    /// What it has lost of late, if that is known.
+    pub(crate) recent: Option<RecentLoss>,
+    pub(crate) rtt_ns: Option<u64>,
+    /// Most senders mend losses themselves, and sooner than the relay could.
+    pub(crate) is_mended: bool,
 }
 
 /// Gaps at a time, in thousandths, from which on batches stand alone, and below which they refer to those
@@ -47,6 +64,16 @@ const GAPS_TO_RUNNING: u64 = 3_000;
 const GAPS_TO_ACKNOWLEDGED_FAR: u64 = 3_000;
 const GAPS_TO_RUNNING_FAR: u64 = 1_000;
 const FAR_NS: u64 = 200 * MILLI_NS;
+/// The same where losses are mended by senders: few gaps are enough, ...
+const GAPS_TO_STATELESS: u64 = 2_000;
+const GAPS_FROM_STATELESS: u64 = 500;
+const GAPS_NO_DOUBT_MENDED: u64 = 3_000;
+/// ... or few of few datagrams: who waits for gaps most of the time sends so little that there are hardly any gaps.
+const LOST_MIN: u64 = 3;
+const LOST_PPM_MIN: u64 = 20_000;
+const LOST_PPM_MAX: u64 = 10_000;
+/// Of fewer datagrams it is not known how many are lost.
+const KNOWN_DATAGRAMS_MIN: u64 = 200;
 /// Where there are so many in each of the latest parts of time, batches that refer to those before wait for
 /// most of it: then these parts are enough.
 const GAPS_NO_DOUBT: u64 = 2 * GAPS_TO_ACKNOWLEDGED;
@@ -102,15 +129,9 @@ impl Choice {
         self.asked = self.asked.saturating_add(1);
     }
 
-    /// Returns the mode for a path that has lost so much of late, if that is known, with this round trip.
-    /// `alone` are the bytes of batches until now, and how often what those that stand alone refer to has moved
-    /// on.
-    pub(crate) fn review(
-        &mut self,
-        now: Instant,
-        (recent, rtt_ns): (Option<RecentLoss>, Option<u64>),
-        alone: (u64, u64),
-    ) -> Mode {
+    /// Returns the mode for this path. `alone` are the bytes of batches until now, and how often what those that stand
+    /// alone refer to has moved on.
+    pub(crate) fn review(&mut self, now: Instant, path: Path, alone: (u64, u64)) -> Mode {
         let since_ns = now.since_ns(self.began_at);
         if since_ns < PART_NS {
             return self.mode;
@@ -124,11 +145,18 @@ impl Choice {
             self.parts.push_back(0);
         }
         self.began_at = now;
+        // The first doublings of a sender are worth more than what a history would gain, and gaps end them.
+        if path.is_mended && self.mode == Mode::Running && !is_known(path.recent) {
+            (self.mode, self.changed_at, self.stay_ns) = (Mode::Stateless, Some(now), STAY_NS_MIN);
+            return self.mode;
+        }
+        let with_gaps = if path.is_mended { Mode::Stateless } else { Mode::Acknowledged };
         let better = match self.mode {
-            Mode::Running if self.has_gaps(recent, rtt_ns) => Mode::Acknowledged,
-            Mode::Acknowledged if self.is_vain() => Mode::Running,
-            Mode::Acknowledged if self.has_none(recent, rtt_ns) => Mode::Running,
-            mode => mode,
+            Mode::Running if self.has_gaps(path) => with_gaps,
+            Mode::Running => Mode::Running,
+            Mode::Acknowledged if self.is_vain() && !path.is_mended => Mode::Running,
+            _ if self.has_none(path) => Mode::Running,
+            _ => with_gaps,
         };
         if better != self.mode {
             self.change(now, better);
@@ -153,19 +181,31 @@ impl Choice {
         self.vain_parts >= VAIN_PARTS
     }
 
-    fn has_gaps(&self, recent: Option<RecentLoss>, rtt_ns: Option<u64>) -> bool {
+    fn has_gaps(&self, Path { recent, rtt_ns, is_mended }: Path) -> bool {
+        let no_doubt = if is_mended { GAPS_NO_DOUBT_MENDED } else { GAPS_NO_DOUBT };
         let mut latest = self.parts.range(PARTS - PARTS_NO_DOUBT..);
-        let is_no_doubt = latest.all(|&asked| gaps(asked, rtt_ns, PART_NS) >= GAPS_NO_DOUBT);
+        let is_no_doubt = latest.all(|&asked| gaps(asked, rtt_ns, PART_NS) >= no_doubt);
         let with_gaps = self.parts.iter().filter(|&&asked| asked > 0).count();
         let gaps = recent.map_or(0, |recent| gaps(recent.lost, rtt_ns, WINDOW_NS));
-        let least = if is_far(rtt_ns) { GAPS_TO_ACKNOWLEDGED_FAR } else { GAPS_TO_ACKNOWLEDGED };
+        let least = match is_mended {
+            true => GAPS_TO_STATELESS,
+            false if is_far(rtt_ns) => GAPS_TO_ACKNOWLEDGED_FAR,
+            false => GAPS_TO_ACKNOWLEDGED,
+        };
+        let is_much = |it: RecentLoss| it.ppm >= LOST_PPM_MIN && it.lost >= LOST_MIN;
         gaps >= least && (is_no_doubt || with_gaps >= PARTS_WITH_GAPS_MIN)
+            || is_mended && recent.is_some_and(is_much) && with_gaps >= PARTS_NO_DOUBT
     }
 
-    fn has_none(&self, recent: Option<RecentLoss>, rtt_ns: Option<u64>) -> bool {
+    fn has_none(&self, Path { recent, rtt_ns, is_mended }: Path) -> bool {
         let lost = recent.map_or_else(|| self.parts.iter().sum(), |recent| recent.lost);
-        let most = if is_far(rtt_ns) { GAPS_TO_RUNNING_FAR } else { GAPS_TO_RUNNING };
-        gaps(lost, rtt_ns, WINDOW_NS) <= most
+        let most = match is_mended {
+            true => GAPS_FROM_STATELESS,
+            false if is_far(rtt_ns) => GAPS_TO_RUNNING_FAR,
+            false => GAPS_TO_RUNNING,
+        };
+        let is_little = recent.is_some_and(|it| it.ppm <= LOST_PPM_MAX) && is_known(recent);
+        gaps(lost, rtt_ns, WINDOW_NS) <= most && (is_little || !is_mended)
     }
 
     /// Changes the mode, unless it was changed a moment ago.
@@ -182,6 +222,10 @@ impl Choice {
         };
         (self.mode, self.changed_at, self.vain_parts) = (mode, Some(now), 0);
     }
+}
+
+fn is_known(recent: Option<RecentLoss>) -> bool {
+    recent.is_some_and(|it| it.datagrams >= KNOWN_DATAGRAMS_MIN)
 }
 
 fn is_far(rtt_ns: Option<u64>) -> bool {
@@ -203,8 +247,8 @@ mod tests {
 
     const RTT_NS: u64 = 40 * MILLI_NS;
 
-    /// A path that loses what the peer asks for.
-    struct Path {
+    /// A link that loses what the peer asks for.
+    struct Link {
         choice: Choice,
         lost: Vec<u64>,
         /// As much is only late.
@@ -214,7 +258,7 @@ mod tests {
         alone: (u64, u64),
     }
 
-    impl Path {
+    impl Link {
         fn new() -> Self {
             let choice = Choice::default();
             Self { choice, lost: Vec::new(), is_late: false, advances: true, alone: (0, 0) }
@@ -232,7 +276,8 @@ mod tests {
                 let is_alone = self.choice.mode == Mode::Acknowledged;
                 self.alone.0 += 1 << 20;
                 self.alone.1 += u64::from(is_alone && self.advances);
-                self.choice.review(now, (recent, Some(RTT_NS)), self.alone)
+                let path = Path { recent, rtt_ns: Some(RTT_NS), is_mended: false };
+                self.choice.review(now, path, self.alone)
             };
             scores.iter().map(of).collect()
         }
@@ -253,65 +298,109 @@ mod tests {
 
     #[test]
     fn a_loss_that_lasts_changes_the_mode() {
-        let modes = Path::new().modes(&[0, 8, 3, 5, 4, 7, 2, 6, 5]);
+        let modes = Link::new().modes(&[0, 8, 3, 5, 4, 7, 2, 6, 5]);
         assert_eq!((acknowledged(&modes), modes.last()), (2, Some(&Mode::Acknowledged)));
     }
 
     #[test]
     fn an_outage_does_not_however_much_was_lost() {
-        let mut path = Path::new();
+        let mut link = Link::new();
         let outage = [0, 0, 200, 3_000, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(acknowledged(&path.modes(&outage)), 0);
+        assert_eq!(acknowledged(&link.modes(&outage)), 0);
     }
 
     #[test]
     fn what_is_only_late_does_not() {
-        let mut path = Path { is_late: true, ..Path::new() };
-        assert_eq!(acknowledged(&path.modes(&[50; 20])), 0);
+        let mut link = Link { is_late: true, ..Link::new() };
+        assert_eq!(acknowledged(&link.modes(&[50; 20])), 0);
     }
 
     #[test]
     fn a_loss_that_leaves_no_doubt_changes_it_sooner() {
-        let modes = Path::new().modes(&[0, 50, 50, 50]);
+        let modes = Link::new().modes(&[0, 50, 50, 50]);
         assert_eq!((acknowledged(&modes), modes.last()), (1, Some(&Mode::Acknowledged)));
     }
 
     #[test]
     fn between_the_thresholds_it_stays_and_below_it_goes_back_in_time() {
-        let mut path = Path::new();
-        path.modes(&[50; 4]);
-        assert_eq!(path.modes(&[2; 40]), [Mode::Acknowledged; 40]);
+        let mut link = Link::new();
+        link.modes(&[50; 4]);
+        assert_eq!(link.modes(&[2; 40]), [Mode::Acknowledged; 40]);
         // With little traffic, too, of which little is lost.
-        let back = path.modes(&[0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        let back = link.modes(&[0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(back.last(), Some(&Mode::Running));
         // Nothing is changed for some seconds, and for more if it goes back and forth.
-        let again = path.modes(&[50; 12]);
+        let again = link.modes(&[50; 12]);
         assert!((4..12).contains(&(12 - acknowledged(&again))), "{again:?}");
-        let back = path.modes(&[0; 24]);
+        let back = link.modes(&[0; 24]);
         assert!(acknowledged(&back) > 10, "{back:?}");
     }
 
     #[test]
     fn where_a_round_trip_takes_long_fewer_gaps_are_enough() {
-        let modes = |rtt_ns: u64, lost: u64| {
-            let mut choice = Choice::default();
-            let look = |part: u64| {
-                (0..lost / PARTS as u64).for_each(|_| choice.asked());
-                let recent = RecentLoss::of(10_000, lost);
-                choice.review(Instant::from_ns(part * PART_NS), (recent, Some(rtt_ns)), (0, 0))
-            };
-            (1..12).map(look).collect::<Vec<_>>()
-        };
         // Four gaps at a time.
-        let (near, far) = (modes(100 * MILLI_NS, 150), modes(300 * MILLI_NS, 52));
+        let near = modes(100, (10_000, 150), false);
+        let far = modes(300, (10_000, 52), false);
         assert_eq!(acknowledged(&near), 0);
         assert_eq!(far.last(), Some(&Mode::Acknowledged));
     }
 
+    /// The modes after half seconds with this round trip, and so many datagrams lost of those in each five seconds.
+    fn modes(rtt_ms: u64, (datagrams, lost): (u64, u64), is_mended: bool) -> Vec<Mode> {
+        let (mut choice, mut asked) = (Choice::default(), 0);
+        let rtt_ns = Some(rtt_ms * MILLI_NS);
+        let mut look = |part: u64| {
+            while asked < part * lost / PARTS as u64 {
+                choice.asked();
+                asked += 1;
+            }
+            let recent = RecentLoss::of(datagrams, lost);
+            let path = Path { recent, rtt_ns, is_mended };
+            choice.review(Instant::from_ns(part * PART_NS), path, (0, 0))
+        };
+        (1..30).map(&mut look).collect()
+    }
+
+    #[test]
+    fn where_senders_mend_losses_sooner_batches_have_no_contexts() {
+        let stateless = Some(&Mode::Stateless);
+        // One of a hundred, over 600 ms, on a link of 10 Mbit/s; at once, as there are three in each part.
+        assert_eq!(modes(600, (4_000, 40), true)[3..], [Mode::Stateless; 26]);
+        assert_eq!(modes(600, (4_000, 0), true).last(), Some(&Mode::Running));
+        assert_eq!(modes(600, (4_000, 4), true).last(), Some(&Mode::Running));
+        // One of ten, where hardly anything is sent for that.
+        assert_eq!(modes(600, (60, 6), true).last(), stateless);
+        assert_eq!(modes(600, (60, 6), false).last(), Some(&Mode::Running));
+        // Of so few nobody knows what is lost.
+        assert_eq!(modes(600, (100, 0), true).last(), stateless);
+    }
+
+    #[test]
+    fn another_path_or_other_traffic_has_its_own_mode() {
+        let mut choice = Choice::default();
+        let mut at = 0;
+        let mut look = |parts: u64, lost: u64, is_mended: bool| {
+            let recent = RecentLoss::of(4_000, lost);
+            let path = Path { recent, rtt_ns: Some(600 * MILLI_NS), is_mended };
+            for _ in 0..parts {
+                (0..lost / PARTS as u64).for_each(|_| choice.asked());
+                at += PART_NS;
+                choice.review(Instant::from_ns(at), path, (0, 0));
+            }
+            choice.mode
+        };
+        assert_eq!(look(10, 100, true), Mode::Stateless);
+        assert_eq!(look(40, 100, false), Mode::Acknowledged);
+        assert_eq!(look(80, 100, true), Mode::Stateless);
+        // Not half a gap at a time.
+        assert_eq!(look(400, 4, true), Mode::Stateless);
+        assert_eq!(look(400, 3, true), Mode::Running);
+    }
+
     #[test]
     fn where_batches_have_nothing_new_to_refer_to_they_do_not_stand_alone() {
-        let mut path = Path { advances: false, ..Path::new() };
-        let modes = path.modes(&[50; 200]);
+        let mut link = Link { advances: false, ..Link::new() };
+        let modes = link.modes(&[50; 200]);
         // That is tried again, but not often.
         assert!((16..=24).contains(&acknowledged(&modes)), "{modes:?}");
         assert_eq!(modes[50..150], [Mode::Running; 100]);
@@ -319,10 +408,10 @@ mod tests {
 
     #[test]
     fn a_pause_is_a_time_without_gaps() {
-        let mut path = Path::new();
-        assert_eq!(path.modes(&[50; 6]).last(), Some(&Mode::Acknowledged));
+        let mut link = Link::new();
+        assert_eq!(link.modes(&[50; 6]).last(), Some(&Mode::Acknowledged));
         let long_after = Instant::from_ns(100 * SECOND_NS);
-        let mode = path.choice.review(long_after, (None, Some(RTT_NS)), path.alone);
+        let mode = link.choice.review(long_after, Path::default(), link.alone);
         assert_eq!(mode, Mode::Running);
     }
 }

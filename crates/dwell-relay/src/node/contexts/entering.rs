@@ -11,6 +11,7 @@ use dwell_wire::record::BLOCK_PACKETS_MAX;
 use dwell_wire::{Alone, Headers};
 
 use super::begin::{Coder, Kind, Wanted};
+use super::choice::Mode;
 use super::job::{ContextJob, Made};
 use super::outgoing::{Entered, Left};
 use crate::node::env::{Env, Ticket};
@@ -26,7 +27,9 @@ pub(in crate::node) fn compress_in_context(
     store: &mut Store,
     env: &mut impl Env,
 ) -> bool {
-    let Some(group) = job.context.filter(|_| peer.contexts.outgoing.is_possible()) else {
+    let may_enter =
+        peer.contexts.outgoing.is_possible() && peer.contexts.outgoing.mode() != Mode::Stateless;
+    let Some(group) = job.context.filter(|_| may_enter) else {
         return false;
     };
     let Some(&first) = peer.port.batch().first() else { return false };

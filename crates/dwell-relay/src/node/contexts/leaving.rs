@@ -247,7 +247,7 @@ impl Node {
     /// Looks how batches should refer to others, and which codecs are best now.
     fn look_at_codecs(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
-        let path = (peer.reports.recent_there(now), peer.rtt_ns);
+        let path = peer.path(now);
         peer.contexts.review(now, peer.config.history_mode, path);
         let (rate, takes_models) = (peer.pacer.rate(), peer.takes_models());
         peer.contexts.outgoing.set_path(rate, peer.rtt_ns);

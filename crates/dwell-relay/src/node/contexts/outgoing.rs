@@ -197,7 +197,10 @@ impl Outgoing {
 
     /// How batches refer to others now.
     pub(crate) fn mode(&self) -> Mode {
-        if self.takes_alone { self.wanted } else { Mode::Running }
+        match self.wanted {
+            Mode::Acknowledged if !self.takes_alone => Mode::Running,
+            wanted => wanted,
+        }
     }
 
     /// Takes the dictionary that both ends have named in this session.

@@ -165,6 +165,8 @@ pub(super) struct End {
     pub(super) made: Vec<Vec<u8>>,
     pub(super) made_at: Vec<Instant>,
     pub(super) traffic: Traffic,
+    /// Its packets are of TCP, not of UDP.
+    pub(super) is_tcp: bool,
     /// The source address of the other end's datagrams.
     pub(super) received_from: SocketAddr,
     /// The most parts of a record that were sent; without seals only.
@@ -249,6 +251,7 @@ impl End {
             made: Vec::new(),
             made_at: Vec::new(),
             traffic: Traffic::default(),
+            is_tcp: false,
             received_from: ADDRESSES[1 - side].parse().expect("an address"),
             parts_max: 0,
             swallowed_above: usize::MAX,
@@ -300,6 +303,11 @@ impl End {
         if flows > 1 {
             let (port, at) = (1000 + self.rng.below(flows) as u16, packet.len() - payload_len - 8);
             packet[at..at + 2].copy_from_slice(&port.to_be_bytes());
+        }
+        if self.is_tcp {
+            // Ports are where UDP has them; the rest is content.
+            let at = if packet[0] >> 4 == 4 { 9 } else { 6 };
+            packet[at] = 6;
         }
         self.made.push(packet.clone());
         self.made_at.push(self.env.now());
