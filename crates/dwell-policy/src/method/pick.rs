@@ -171,6 +171,12 @@ pub struct CodecPick<C> {
     all_bytes: u64,
     budget: TrialBudget,
     is_trying: bool,
+    /// The number of contents, one after another, that codecs were tried with.
+    contents: u32,
+    /// All bytes until the latest trial began.
+    trial_bytes: u64,
+    /// It was made with few bytes, of which a model has learned nothing.
+    is_brief: bool,
     /// What was known of trials before the one that is due or under way.
     before_trial: Option<BeforeTrial>,
     processor: Processor,
@@ -214,6 +220,9 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             all_bytes: 0,
             budget: TrialBudget::new(TRIAL_PART, TRIAL_SAVED_NS_MAX),
             is_trying: false,
+            contents: 0,
+            trial_bytes: 0,
+            is_brief: false,
             before_trial: None,
             processor: Processor::default(),
             receiver: None,
@@ -227,7 +236,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let (tried_at, began_at, is_trying, ratio_then) = (None, None, false, None);
         let (since, better) = (Instant::ZERO, None);
         let (used_ns_min, used) = (USED_NS_MIN, 0);
-        let (step_from, step_before, step_at) = (None, None, None);
+        let (step_from, step_before, step_at, drift) = (None, None, None, None);
+        let (all_bytes, step_bytes, trial_bytes, is_brief) = (0, 0, 0, false);
         let (own, explored_from) = (Own::default(), None);
         Self {
             own,
@@ -247,6 +257,11 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             step_from,
             step_before,
             step_at,
+            drift,
+            all_bytes,
+            step_bytes,
+            trial_bytes,
+            is_brief,
             calm_since: Instant::ZERO,
             used,
             ..self.clone()

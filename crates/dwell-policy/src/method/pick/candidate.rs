@@ -38,6 +38,8 @@ pub(super) struct Candidate<C> {
     /// As it was tried, or else as it is assumed.
     pub(super) cost_ns: f64,
     assumed_ns: f64,
+    /// The content that it was tried with, by its number.
+    pub(super) tried_in: u32,
     pub(super) takes_receiver: bool,
     /// None before it was tried.
     pub(super) ratio: Option<f64>,
@@ -68,7 +70,18 @@ impl<C> Candidate<C> {
     pub(super) fn new(Assumed { codec, cost_ns, takes_receiver }: Assumed<C>) -> Self {
         let (assumed_ns, times, was_asked) = (cost_ns, 1.0, false);
         let (ratio, truth, biases) = (None, None, [None; CONTENTS]);
-        Self { codec, cost_ns, assumed_ns, takes_receiver, ratio, was_asked, truth, times, biases }
+        Self {
+            codec,
+            cost_ns,
+            assumed_ns,
+            tried_in: 0,
+            takes_receiver,
+            ratio,
+            was_asked,
+            truth,
+            times,
+            biases,
+        }
     }
 
     pub(super) fn point(&self) -> Option<CodecPoint> {
@@ -87,6 +100,18 @@ impl<C> Candidate<C> {
         if self.ratio.is_none() {
             self.cost_ns = scale * self.assumed_ns;
         }
+    }
+
+    /// Returns what it may cost with this content. If it was tried with another, it may be as little as is assumed where others
+    /// cost so many times what is assumed of them.
+    pub(super) fn cost_if_tried_in(&self, content: u32, scale: f64) -> f64 {
+        let may_be_less = self.ratio.is_some() && self.tried_in != content;
+        if may_be_less { self.cost_ns.min(scale * self.assumed_ns) } else { self.cost_ns }
+    }
+
+    /// What was tried of it says nothing.
+    pub(super) fn forget_trial(&mut self) {
+        (self.cost_ns, self.ratio, self.was_asked) = (self.assumed_ns, None, false);
     }
 
     /// Notes how its cost comes true, if it is in use and that is known; else what was so long ago is forgotten.

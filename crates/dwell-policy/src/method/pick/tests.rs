@@ -394,3 +394,39 @@ fn a_trial_that_is_refused_is_due_as_it_was() {
     pick.tried(at(20_021), &[], 0);
     assert_eq!(pick.trial_ns, 30_000_000);
 }
+
+/// A trial with the first few bytes, which a model has learned nothing from, and content that shrinks more or less from then on.
+#[test]
+fn what_a_trial_of_other_bytes_has_found_is_not_believed_for_ever() {
+    let (link, ms) = (10.0 * MBIT, |bytes: u64| bytes / 10_000 * 10);
+    for (first, first_model) in [((24_000, 0.5), 0.9), ((400_000, 0.9), 0.95)] {
+        let mut pick = pick();
+        // A model takes as long as there is left.
+        let cost =
+            |codec: usize, ratio: f64| if codec == 4 { 900.0 * ratio } else { COSTS[codec] / 4.0 };
+        let mut used = Vec::new();
+        for bytes in (0..60_000_000).step_by(10_000) {
+            let is_first = bytes < first.0;
+            let ratio = |codec: usize| match (is_first, codec) {
+                (true, 4) => first_model,
+                (true, _) => first.1,
+                (false, 4) => 0.1,
+                (false, _) => 0.2,
+            };
+            let now = at(1 + ms(bytes));
+            let codec = pick.present().unwrap();
+            let took_ns = cost(codec, ratio(codec)) * 10_000.0;
+            pick.compressed(10_000, (ratio(codec) * 10_000.0) as u64, took_ns as u64);
+            let point = |codec| CodecPoint::new(cost(codec, ratio(codec)), ratio(codec));
+            let list = pick.due_trial(now, Some(link), |_| true);
+            let results: Vec<_> =
+                list.into_iter().map(|codec| Tried { codec, point: point(codec) }).collect();
+            if !results.is_empty() {
+                pick.tried(now, &results, 30_000_000);
+            }
+            used.push(pick.review(now, Some(link), |_| true).unwrap());
+        }
+        let part = used.iter().filter(|&&codec| codec == 4).count() as f64 / used.len() as f64;
+        assert!(part > 0.9, "{first:?}: {part}");
+    }
+}

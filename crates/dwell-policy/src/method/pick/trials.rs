@@ -59,6 +59,11 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     ) -> Vec<C> {
         let Some(link) = link else { return Vec::new() };
         let list = if self.is_time(now, link, &is_possible) {
+            if self.is_brief && self.all_bytes >= TRIAL_BYTES {
+                self.candidates.iter_mut().for_each(Candidate::forget_trial);
+            }
+            // What other content took says nothing of this one.
+            self.contents = self.contents.wrapping_add(u32::from(self.drift.is_some()));
             self.expect_costs();
             self.worth_trying(link, is_possible)
         } else if self.own.bytes >= CHECK_BYTES && !self.own.is_checked {
@@ -77,6 +82,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
             self.own.compare(ratio);
             (self.bytes, self.ratio_then) = (0, ratio);
             (self.tried_at, self.link_then, self.drift) = (Some(now), link, None);
+            self.trial_bytes = self.all_bytes;
         }
         list
     }
@@ -111,7 +117,12 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let carried = move |it: &Candidate<C>, point| self.carried_at(link, it, point).rate;
         let present = measured.zip(self.candidates.get(self.present));
         let least = present.map_or(link, |(point, it)| carried(it, point));
-        move |it| carried(it, CodecPoint::new(it.cost_ns, LEFT_MIN * ratio)) > least
+        let scale = present.map_or(1.0, |(point, it)| it.scale(point.cost_ns));
+        let contents = self.contents;
+        move |it| {
+            let cost_ns = it.cost_if_tried_in(contents, scale);
+            carried(it, CodecPoint::new(cost_ns, LEFT_MIN * ratio)) > least
+        }
     }
 
     /// Returns true if one was never tried that may carry more, now that it is known what others cost.
@@ -169,7 +180,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         }
         let is_other = drifts
             || differs(link / self.link_then, LINK_DRIFT)
-            || self.is_one_untried(link, is_possible);
+            || self.is_one_untried(link, is_possible)
+            || self.is_brief && self.all_bytes >= TRIAL_BYTES;
         now.since_ns(before) >= pause_ns || is_other && self.budget.allows(now, needed_ns)
     }
 
@@ -196,6 +208,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     /// Codecs were tried, one after another with the same bytes, which took so long in all; no time if nobody could try them.
     pub fn tried(&mut self, now: Instant, results: &[Tried<C>], took_ns: u64) {
         (self.is_trying, self.tried_at, self.before_trial) = (false, Some(now), None);
+        self.is_brief = self.trial_bytes < TRIAL_BYTES;
         if took_ns > 0 {
             self.trial_ns = took_ns;
         }
@@ -206,10 +219,12 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let of_present = results.iter().find(|it| Some(it.codec) == codec).map(|it| it.point.ratio);
         let before = self.candidates.get(self.present).and_then(|it| it.ratio);
         let times = of_present.zip(before).map_or(1.0, |(is, was)| truth(is, was));
+        let contents = self.contents;
         for candidate in &mut self.candidates {
             match results.iter().find(|it| it.codec == candidate.codec) {
                 Some(Tried { point, .. }) => {
                     (candidate.cost_ns, candidate.ratio) = (point.cost_ns, Some(point.ratio));
+                    candidate.tried_in = contents;
                 }
                 None => candidate.ratio = candidate.ratio.map(|ratio| (times * ratio).min(1.0)),
             }
