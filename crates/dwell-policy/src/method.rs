@@ -76,6 +76,7 @@ mod pick;
 mod processor;
 mod restoring;
 mod running;
+mod short;
 mod slowdown;
 mod steering;
 mod switching;

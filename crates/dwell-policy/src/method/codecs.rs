@@ -204,7 +204,9 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         &self.codecs
     }
 
-    pub(super) fn measured(&mut self, result: &Measured<C>) {
+    /// Learns from a result. With a first one of a `message` that is all that shows how far off assumptions are, as there may be few
+    /// others soon.
+    pub(super) fn measured(&mut self, result: &Measured<C>, message: bool) {
         let Some(at) = self.codecs.iter().position(|e| e.choice == result.choice) else { return };
         let len = result.original_len as f64;
         let ratio = result.used_len as f64 / len;
@@ -223,6 +225,7 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         let saving = smoothed(here.saving, 1.0 - ratio, gain);
         here.saving = saving.clamp(SAVING_MIN, SAVING_MAX);
         let harder = (here.saving / saving_before).powf(SHARED);
+        let shorter = (1.0 - here.saving) / (1.0 - saving_before);
         // A machine that is slower than that of the priors is slower with all codecs.
         let slower = if first { here.cost_ns / cost_before } else { 1.0 };
         let measured = self.codecs[at];
@@ -235,11 +238,22 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
                 estimate.follow(&measured);
                 continue;
             }
-            estimate.saving = (estimate.saving * harder).clamp(SAVING_MIN, SAVING_MAX);
             match &mut estimate.age {
-                Some(age) => *age = age.saturating_add(1),
-                None => estimate.cost_ns *= slower.clamp(0.2, 5.0),
+                // What was assumed of a codec is no measure of the data.
+                Some(age) => {
+                    *age = age.saturating_add(1);
+                    estimate.saving *= if first && message { 1.0 } else { harder };
+                }
+                // What was assumed of it is as far off as that of the one that was measured.
+                None => {
+                    estimate.cost_ns *= slower.clamp(0.2, 5.0);
+                    estimate.saving = match first && message && shorter < 1.0 {
+                        true => 1.0 - shorter * (1.0 - estimate.saving),
+                        false => estimate.saving * harder,
+                    };
+                }
             }
+            estimate.saving = estimate.saving.clamp(SAVING_MIN, SAVING_MAX);
         }
     }
 }
@@ -285,11 +299,11 @@ mod tests {
         let choices: Vec<_> = estimates.all().iter().map(|e| e.choice).collect();
         let zstd = |refers| Choice { codec: "zstd:1", refers };
         assert_eq!(choices[2..], [zstd(false), zstd(true)], "{choices:?}");
-        estimates.measured(&result("zstd:1", Some(500), 6000));
+        estimates.measured(&result("zstd:1", Some(500), 6000), false);
         let derived = estimates.all()[3].point();
         assert!((derived.ratio - 0.46).abs() < 1e-9 && (derived.cost_ns - 8.4).abs() < 1e-9);
         let refers = Measured { choice: zstd(true), ..result("zstd:1", Some(400), 8000) };
-        estimates.measured(&refers);
+        estimates.measured(&refers, false);
         let [alone, after] = [2, 3].map(|at| estimates.all()[at].point());
         assert!((after.cost_ns - 8.0).abs() < 1e-9 && (after.ratio - 0.4).abs() < 1e-9);
         assert!((alone.cost_ns - 6.0).abs() < 1e-9 && alone.ratio > 0.41, "{alone:?}");
@@ -308,7 +322,7 @@ mod tests {
         let mut estimates = CodecEstimates::new(&[prior("zstd:1", 5.5, 0.56, true)]);
         assert_is(&estimates, 1, 1.4 * 5.5, 1.0 - 0.92 * 0.44);
         let choice = Choice { codec: "zstd:1", refers: true };
-        estimates.measured(&Measured { choice, ..result("zstd:1", Some(460), 8400) });
+        estimates.measured(&Measured { choice, ..result("zstd:1", Some(460), 8400) }, false);
         assert_is(&estimates, 1, 8.4, 0.54);
         assert_is(&estimates, 0, 6.0, 0.5);
     }
@@ -316,14 +330,14 @@ mod tests {
     #[test]
     fn a_higher_cost_counts_for_a_tenth_and_a_lower_one_for_three() {
         let mut estimates = estimates();
-        estimates.measured(&result("lz4", Some(600), 4_000));
+        estimates.measured(&result("lz4", Some(600), 4_000), false);
         assert_is(&estimates, 0, 4.0, 0.4);
-        estimates.measured(&result("lz4", Some(500), 5_000));
+        estimates.measured(&result("lz4", Some(500), 5_000), false);
         assert_is(&estimates, 0, 4.1, 0.43);
-        estimates.measured(&result("lz4", Some(570), 3_100));
+        estimates.measured(&result("lz4", Some(570), 3_100), false);
         assert_is(&estimates, 0, 3.8, 0.43);
         // At most for three times what was estimated.
-        estimates.measured(&result("lz4", Some(570), 1_000_000));
+        estimates.measured(&result("lz4", Some(570), 1_000_000), false);
         assert_is(&estimates, 0, 3.8 + 0.76, 0.43);
     }
 
@@ -331,23 +345,23 @@ mod tests {
     fn the_first_measurement_shows_how_slow_the_machine_is() {
         let mut estimates = estimates();
         // Half as fast as assumed.
-        estimates.measured(&result("lz4", Some(600), 4_600));
+        estimates.measured(&result("lz4", Some(600), 4_600), false);
         assert_is(&estimates, 1, 11.0, 0.56);
         assert_is(&estimates, 2, 90.0, 0.63);
         // 46 times as fast: believed to be five times.
-        estimates.measured(&result("zstd:9", Some(370), 2_000));
+        estimates.measured(&result("zstd:9", Some(370), 2_000), false);
         assert_is(&estimates, 2, 2.0, 0.63);
         assert_is(&estimates, 1, 2.2, 0.56);
         // What was measured itself stays, as do all others once it was not the first.
         assert_is(&estimates, 0, 4.6, 0.4);
-        estimates.measured(&result("zstd:9", Some(370), 1_000));
+        estimates.measured(&result("zstd:9", Some(370), 1_000), false);
         assert_is(&estimates, 1, 2.2, 0.56);
     }
 
     #[test]
     fn a_first_measurement_counts_for_three_times_the_prior_at_most() {
         let mut estimates = estimates();
-        estimates.measured(&result("lz4", Some(600), 1_000_000));
+        estimates.measured(&result("lz4", Some(600), 1_000_000), false);
         assert_is(&estimates, 0, 6.9, 0.4);
         assert_is(&estimates, 1, 16.5, 0.56);
     }
@@ -357,7 +371,7 @@ mod tests {
         let mut estimates = estimates();
         assert_eq!(estimates.all()[0].choice.codec, "lz4");
         let before = estimates.all()[2].point();
-        estimates.measured(&result("lz4", Some(950), 5000));
+        estimates.measured(&result("lz4", Some(950), 5000), false);
         let lz4 = estimates.all()[0].point();
         assert!((lz4.cost_ns - 5.0).abs() < 1e-9 && (lz4.ratio - 0.95).abs() < 1e-9, "{lz4:?}");
         let after = estimates.all()[2].point();
@@ -367,10 +381,10 @@ mod tests {
     #[test]
     fn an_interruption_is_not_taken_for_the_codecs_speed() {
         let mut estimates = estimates();
-        (0..10).for_each(|_| estimates.measured(&result("lz4", Some(600), 2500)));
-        estimates.measured(&result("lz4", Some(600), 10_000_000));
+        (0..10).for_each(|_| estimates.measured(&result("lz4", Some(600), 2500), false));
+        estimates.measured(&result("lz4", Some(600), 10_000_000), false);
         assert!(estimates.all()[0].cost_ns < 3.5, "{:?}", estimates.all()[0]);
-        (0..40).for_each(|_| estimates.measured(&result("lz4", Some(600), 10_000)));
+        (0..40).for_each(|_| estimates.measured(&result("lz4", Some(600), 10_000), false));
         assert!(estimates.all()[0].cost_ns > 9.0, "{:?}", estimates.all()[0]);
     }
 
@@ -378,11 +392,11 @@ mod tests {
     fn what_was_incompressible_can_become_compressible() {
         let mut estimates = estimates();
         for _ in 0..100 {
-            estimates.measured(&result("lz4", None, 100));
+            estimates.measured(&result("lz4", None, 100), false);
         }
         assert!(estimates.all()[2].point().ratio > 0.9);
         for _ in 0..4 {
-            estimates.measured(&result("lz4", Some(500), 2000));
+            estimates.measured(&result("lz4", Some(500), 2000), false);
         }
         assert!(estimates.all()[2].point().ratio < 0.85, "{:?}", estimates.all());
     }

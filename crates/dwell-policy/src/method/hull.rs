@@ -3,7 +3,6 @@
 
 use dwell_base::Instant;
 
-use crate::estimate::smoothed;
 use crate::rate::{LinkRate, LinkReport};
 
 use super::balance::Balance;
@@ -12,6 +11,7 @@ use super::codecs::{Choice, CodecEstimate, CodecEstimates, Measured, Prior};
 use super::filled::Filled;
 use super::restoring::Restoring;
 use super::running::Running;
+use super::short::ShortRatios;
 use super::write_cost::WriteCost;
 
 /// The cost of each byte besides compressing and writing: copies, the check sum. In nanoseconds.
@@ -62,11 +62,6 @@ pub(super) const SHORT_LEN: usize = 1000;
 const SOONER_LEN_MIN: usize = 64;
 /// What a short block costs besides its bytes, in nanoseconds: calls, locks, a hand-over.
 const SHORT_NS: f64 = 10_000.0;
-/// The ratio of short blocks before any was compressed, the weight of a new one, and how soon it is
-/// believed again while they go as they are.
-const SHORT_RATIO: f64 = 0.8;
-const SHORT_GAIN: f64 = 0.2;
-const SHORT_HOPE: f64 = 0.01;
 /// What the other end takes to restore a block, relative to compressing it, and the most of it, in nanoseconds a byte: lz4 and
 /// the levels of zstd up to 3 take .12 to .42 (2, 10 and 64 KiB of prose, SQL and JSON), heavier ones no longer than these.
 const RESTORING: f64 = 0.3;
@@ -74,6 +69,9 @@ const RESTORING_NS_MAX: f64 = 2.0;
 /// On an idle link another codec is tried only if the block is not expected to arrive this many times
 /// later than with the best.
 const EXPLORE_LATER_MAX: f64 = 1.25;
+
+/// True if a message is about as soon there with the codec at this place as with the planned one.
+type Soon<'a, C> = &'a dyn Fn(&Hull<C>, usize) -> bool;
 
 /// The steering of hull mixing.
 #[derive(Clone, Debug)]
@@ -92,8 +90,7 @@ pub(super) struct Hull<C> {
     slowdown: Slowdown,
     restoring: Restoring,
     filled: Filled,
-    /// The ratio of short blocks.
-    short_ratio: f64,
+    short: ShortRatios,
     /// The number of further blocks that are kept so that later blocks can refer to them.
     keeps_history_for: u32,
     since_explored: u32,
@@ -104,6 +101,8 @@ pub(super) struct Hull<C> {
     /// True if the probes of an incompressible stream try the cheapest codec next, or false for
     /// another.
     probe_cheapest: bool,
+    /// The latest block that was given a codec had nothing behind it.
+    is_message: bool,
     /// The latest block that was let go uncompressed has nothing behind it, and a rate of its own to expect.
     is_alone: bool,
 }
@@ -195,7 +194,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             slowdown: Slowdown::default(),
             restoring: Restoring::new(),
             filled: Filled::default(),
-            short_ratio: SHORT_RATIO,
+            short: ShortRatios::new(),
             keeps_history_for: 0,
             since_explored: 0,
             since_stale: 0,
@@ -203,6 +202,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             explore_heavier: true,
             probe_cheapest: true,
             is_alone: false,
+            is_message: false,
         }
     }
 
@@ -238,7 +238,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.forget_counts();
         self.raw_count += 1.0;
         let is_alone = std::mem::take(&mut self.is_alone);
-        self.short_ratio += SHORT_HOPE * (SHORT_RATIO - self.short_ratio).min(0.0);
+        self.short.went_raw();
         if self.shares.raw <= RAW_SHARE_MIN && !is_alone {
             self.balance.link_idle();
         }
@@ -275,7 +275,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         let len = offer.len as f64;
         let raw_ns = len / rate * 1e9;
         let done = |codec| match offer.len < SHORT_LEN && alone {
-            true => (work(codec) + SHORT_NS - drain_ns).max(0.0) + self.short_ratio * raw_ns,
+            true => (work(codec) + SHORT_NS - drain_ns).max(0.0) + self.short.any * raw_ns,
             false => done_ns(codec, work(codec), len, drain_ns, rate),
         };
         // While more is behind it, the other end restores it meanwhile.
@@ -318,6 +318,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         block: Block,
     ) -> Option<Choice<C>> {
         self.filled.at(now, link.measured_rate().is_some());
+        self.is_message = !block.more;
         match block.more || !has_own_rate(link) {
             true => self.plan(link, writing),
             false => self.plan_for(self.rate_for(link, false), writing),
@@ -347,16 +348,36 @@ impl<C: Copy + PartialEq> Hull<C> {
             }
             self.forget_counts();
             let at = if block.more { self.cheapest() } else { self.soonest(now, link, block) }?;
+            self.keeps_for(at, block);
             self.counts.iter_mut().skip(at).take(1).for_each(|count| *count += 1.0);
             return choice(self, at);
         };
-        let other = self.stale(planned).or_else(|| self.neighbour(planned));
+        // A message that is short shows nothing of a codec.
+        let other = match block.len < SHORT_LEN && !block.more {
+            true => None,
+            false => {
+                let as_soon = |hull: &Self, at| hull.may_try(at, planned, now, link, block);
+                let as_soon: Soon<'_, C> = &as_soon;
+                self.stale(planned, (!block.more).then_some(as_soon))
+                    .or_else(|| self.neighbour(planned))
+            }
+        };
         let at = other.filter(|&at| self.may_try(at, planned, now, link, block)).unwrap_or(planned);
         if at == planned {
             self.forget_counts();
             self.counts[at] += 1.0;
         }
+        self.keeps_for(at, block);
         choice(self, at)
+    }
+
+    /// Has blocks kept to which the next messages can refer, if that would be worth its time for this one. The plan is for what fills a
+    /// link, and says nothing of it.
+    fn keeps_for(&mut self, at: usize, block: Block) {
+        let rereads = |codec: &CodecEstimate<C>| codec.choice.refers && !codec.continues;
+        if !block.more && self.estimates.all().get(at).is_some_and(rereads) {
+            self.keeps_history_for = KEPT_FOR;
+        }
     }
 
     /// Returns this codec, or a cheaper one, or none. If the plan has raw blocks, the link is worth
@@ -377,8 +398,9 @@ impl<C: Copy + PartialEq> Hull<C> {
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
         let work = |at: usize| self.work_ns(at, block);
         // One that costs more than planned would take the time of other blocks, if there are any.
-        let no_dearer =
-            self.usable().filter(|&at| !block.more || all[at].cost_ns <= all[planned].cost_ns);
+        let no_dearer = self
+            .usable_for(block)
+            .filter(|&at| !block.more || all[at].cost_ns <= all[planned].cost_ns);
         if self.shares.raw <= RAW_SHARE_MIN {
             if work(planned) <= drain_ns {
                 return Some(planned);
@@ -393,7 +415,18 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// Returns the codec with which the link finishes a block first.
     fn soonest(&self, now: Instant, link: &LinkRate, block: Block) -> Option<usize> {
         let done = |at: &usize| self.done_ns(*at, now, link, block);
-        self.usable().min_by(|a, b| done(a).total_cmp(&done(b)))
+        self.usable_for(block).min_by(|a, b| done(a).total_cmp(&done(b)))
+    }
+
+    /// Returns the same as `usable`; for a message that is short and may refer to others either the codecs that do so or those that
+    /// don't, as what longer ones leave says nothing of which leaves less.
+    fn usable_for(&self, block: Block) -> impl Iterator<Item = usize> {
+        let all = self.estimates.all();
+        let may_refer = block.len < SHORT_LEN && !block.more && block.history_len > 0;
+        let refers = self.short.refers();
+        let is_wanted = move |at: &usize| all[*at].choice.refers == refers;
+        let is_possible = may_refer && self.usable().any(|at| is_wanted(&at));
+        self.usable().filter(move |at| !is_possible || is_wanted(at))
     }
 
     /// Returns true if a block may be given to another codec than planned, to measure it: if the link
@@ -444,10 +477,10 @@ impl<C: Copy + PartialEq> Hull<C> {
     pub(super) fn compressed(&mut self, result: &Measured<C>) {
         if result.original_len < SHORT_LEN {
             let ratio = result.used_len as f64 / result.original_len as f64;
-            self.short_ratio = smoothed(self.short_ratio, ratio, SHORT_GAIN);
+            self.short.compressed(ratio, result.choice.refers && result.history_len > 0);
             return;
         }
-        self.estimates.measured(result);
+        self.estimates.measured(result, self.is_message);
         self.continued(result.choice, result.original_len);
         if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == result.choice) {
             let estimated_ns = codec.work_ns(result.original_len, result.history_len);
@@ -577,8 +610,8 @@ impl<C: Copy + PartialEq> Hull<C> {
 
     /// Returns, from time to time, a codec that may be better and was never measured, or not for
     /// long; one after the other. One that refers to earlier blocks has these kept first, if they
-    /// are not.
-    fn stale(&mut self, planned: usize) -> Option<usize> {
+    /// are not. For a message it is one with which that is there about as soon, by `message`.
+    fn stale(&mut self, planned: usize, message: Option<Soon<'_, C>>) -> Option<usize> {
         if self.since_stale < EXPLORE_STALE_EVERY {
             return None;
         }
@@ -587,11 +620,17 @@ impl<C: Copy + PartialEq> Hull<C> {
         let best = all[planned].point();
         let is_wanted = |at: &usize| {
             let (codec, point) = (&all[*at], all[*at].point());
+            let may_be_better = || match &message {
+                Some(as_soon) => as_soon(self, *at),
+                None => {
+                    point.cost_ns <= STALE_COST_MAX * best.cost_ns
+                        && point.ratio <= STALE_RATIO_MAX * best.ratio
+                }
+            };
             *at != planned
                 && self.is_usable(*at, codec)
                 && codec.age.is_none_or(|age| age >= STALE_AFTER)
-                && point.cost_ns <= STALE_COST_MAX * best.cost_ns
-                && point.ratio <= STALE_RATIO_MAX * best.ratio
+                && may_be_better()
         };
         let at = (self.stale_at + 1..all.len()).chain(0..=self.stale_at).find(is_wanted)?;
         if all[at].choice.refers && !all[at].continues && !self.keeps_history() {

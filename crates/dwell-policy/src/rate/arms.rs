@@ -339,8 +339,7 @@ impl Class {
                 let is_another = *row >= ROW_MAX;
                 self.raw.push(message);
                 if is_another || self.raw.took_ns() > END * compressed_ns {
-                    self.way = Way::Doubted { sent: 0 };
-                    (self.compressed, self.raw) = (Times::default(), Times::default());
+                    self.doubt();
                 }
             }
             Way::Doubted { .. } => {
@@ -363,13 +362,21 @@ impl Class {
         }
     }
 
-    /// Ends a trial.
+    /// Ends a trial. The compressed messages were before it, when there may have been more of them at once, for which each took
+    /// longer: so it is decided by others.
     fn decide(&mut self) {
         if self.raw_is_as_soon() {
-            (self.way, self.wait) = (Way::Raw { sent: 0, row: 0 }, WAIT_FIRST);
+            self.wait = WAIT_FIRST;
+            self.doubt();
         } else {
             self.failed();
         }
+    }
+
+    /// Has half of the messages go either way, until there are enough to decide.
+    fn doubt(&mut self) {
+        self.way = Way::Doubted { sent: 0 };
+        (self.compressed, self.raw) = (Times::default(), Times::default());
     }
 
     fn raw_is_as_soon(&self) -> bool {

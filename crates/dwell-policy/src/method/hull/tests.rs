@@ -1,6 +1,8 @@
 use super::super::codecs::Referring;
 use super::*;
 
+mod short;
+
 /// The codecs are called by their places.
 type Codec = usize;
 
@@ -248,7 +250,7 @@ fn short_blocks_have_a_ratio_of_their_own() {
     assert!(lets(&hull));
     assert_eq!(hull.estimates.all()[0].point(), before, "long ones are as they were");
     (0..1000).for_each(|_| hull.went_raw());
-    assert_near(&[(hull.short_ratio * 1e3).round()], &[800.0]);
+    assert_near(&[(hull.short.any * 1e3).round()], &[800.0]);
 }
 
 #[test]
@@ -587,9 +589,9 @@ fn one_block_in_eight_is_compressed_with_a_codec_that_was_never_measured() {
 /// Asks for a codec that was not measured for long, when it is time for one.
 fn stale(hull: &mut Hull<Codec>) -> Option<usize> {
     hull.since_stale = 7;
-    assert_eq!(hull.stale(0), None, "not yet");
+    assert_eq!(hull.stale(0, None), None, "not yet");
     hull.since_stale = 8;
-    let stale = hull.stale(0);
+    let stale = hull.stale(0, None);
     assert_eq!(hull.since_stale, 0);
     stale
 }

@@ -72,6 +72,7 @@ fn over_a_fast_path_messages_go_as_they_are_after_a_trial() {
     let mut world = World::new(1e9);
     assert_eq!(world.raw_of(WAIT_FIRST), 0);
     assert_eq!(world.raw_of(TRIAL_SKIPPED + TRIAL_COUNTED), TRIAL_SKIPPED + TRIAL_COUNTED);
+    assert_eq!(world.raw_of(2 * DOUBTED_COUNTED), DOUBTED_COUNTED, "until that is sure");
     // From here on one in some is compressed, for the other's time.
     assert_eq!(world.raw_of(10 * OTHER_EVERY), 10 * (OTHER_EVERY - 1));
     assert!(world.arms.advice(world.now, 10_000).goes_raw, "what follows others, too");
@@ -118,6 +119,16 @@ fn a_path_that_becomes_slow_is_noticed_within_some_messages() {
     world.rate = 1e9;
     world.raw_of(200);
     assert!(world.raw_of(100) > 90);
+}
+
+/// Of eight at once each takes longer than one alone that goes as it is.
+#[test]
+fn compressed_messages_of_before_a_trial_do_not_decide_it() {
+    let mut world = World { other_ns: 8 * MS, ..World::new(12.5e6) };
+    assert_eq!(world.raw_of(WAIT_FIRST), 0);
+    world.other_ns = 100_000;
+    let raw = world.raw_of(1_000);
+    assert!((TRIAL_COUNTED..100).contains(&raw), "{raw}");
 }
 
 #[test]
