@@ -9,7 +9,9 @@ use dwell_stream::{
 const WINDOW_LOG: u8 = 18;
 /// The most memory of a model in its place.
 const MODEL_LOG: u8 = 21;
-/// What is held of either.
+/// What is held of output, a block, blocks out of order, and a history.
+const HELD_BYTES_MAX: usize = 8 << 20;
+/// What is held of a context.
 const CONTEXT_BYTES_MAX: usize = (3 << WINDOW_LOG) + (1 << 19) + (1 << MODEL_LOG) + (192 << 10);
 
 /// Bytes from anyone, after a byte that says in which pieces they come: restored or refused, with
@@ -21,7 +23,7 @@ pub fn receive(bytes: &[u8]) {
     assert_eq!(whole, pieces, "the pieces made a difference");
 }
 
-/// What was given out, and whether the stream came to its end.
+/// What was given out, and whether the stream came to its end; and the streams behind it, which may refer to it.
 fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
     let mut limits = Limits::default();
     (limits.window_log, limits.model_log) = (WINDOW_LOG, MODEL_LOG);
@@ -34,6 +36,7 @@ fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
             assert!(receiver.context_bytes() <= CONTEXT_BYTES_MAX);
             got.extend_from_slice(receiver.data());
             receiver.consume(receiver.data().len());
+            assert!(receiver.held() <= HELD_BYTES_MAX);
             match result {
                 Ok(taken) => bytes = &bytes[taken..],
                 Err(_) => return (got, false),
@@ -42,13 +45,17 @@ fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
             if got.len() > 1 << 20 {
                 return (Vec::new(), false);
             }
+            if receiver.is_finished() && !bytes.is_empty() {
+                receiver = receiver.into_next().expect("it has come to its end");
+            }
         }
     }
     (got, receiver.end().is_ok())
 }
 
 /// A byte for the strategy, one for the sizes, and data: they come out again. The upper half of strategies have a
-/// running context, over a link that is known to be slow; the upper quarter may have models.
+/// running context, over a link that is known to be slow; the upper quarter may have models. Where a stream leaves
+/// something to the next, the data come once more on that.
 pub fn round_trip(bytes: &[u8]) {
     let Some((&[strategy, sizes], data)) = bytes.split_first_chunk::<2>() else { return };
     let framed: Vec<Strategy> =
@@ -77,6 +84,16 @@ pub fn round_trip(bytes: &[u8]) {
     let mut limits = Limits::default();
     (limits.window_log, limits.model_log) = (WINDOW_LOG, MODEL_LOG);
     let mut receiver = Receiver::new(limits);
+    sender.keep_for_next();
+    pass(&mut sender, &mut receiver, data, sizes);
+    let (sender, receiver) = (sender.into_next(), receiver.into_next());
+    if let Some(mut sender) = sender {
+        pass(&mut sender, &mut receiver.expect("it has come to its end"), data, sizes);
+    }
+}
+
+/// Sends a whole stream.
+fn pass(sender: &mut Sender, receiver: &mut Receiver, data: &[u8], sizes: u8) {
     let (mut compress, mut decompress) = (Compressors::new(), Decompressors::new());
     let (mut rest, mut got, mut now) = (data, Vec::new(), Instant::ZERO + 500_000_000);
     while !sender.is_finished() {

@@ -12,7 +12,7 @@ use dwell_policy::method::{Asked, Choice, Offer, Steering};
 use dwell_policy::rate::LinkReport;
 
 use crate::compress::{Done, Job};
-use crate::config::{ALONE_LEVEL_MAX, Config};
+use crate::config::{ALONE_LEVEL_MAX, Config, Objective};
 use crate::context::{Lent, Position, SenderContext};
 use crate::depth::Depth;
 use crate::error::AbortReason;
@@ -29,6 +29,9 @@ const BLOCKS_MAX: usize = 1024;
 const SPARE_MAX: usize = 4;
 /// A block that is not full is compressed from this length on if the link is busy, in bytes.
 const OPEN_COMPRESS_MIN: usize = 2 << 10;
+/// A message refers to so many bytes before it, and two times its own length more, unless bytes are to be saved: what is further
+/// back brings it next to nothing, and would all have to be read for it.
+const REACH_LEN_MIN: usize = 8 << 10;
 /// Without an idle history a stream that never is idle lets go of its history this often: a receiver that is short
 /// of memory can leave it to others then.
 const HISTORY_NS_MAX: u64 = 1_000_000_000;
@@ -54,7 +57,10 @@ pub(crate) struct Blocks {
     buffer_len: usize,
     reorder: u64,
     in_order_with_thread: bool,
+    /// The preamble, while it was not sent.
     preamble: Option<Preamble>,
+    /// The preamble of the first stream.
+    described: Preamble,
     /// The last block, while it is not full: `ROOM` bytes and data, or nothing.
     open: Vec<u8>,
     queue: VecDeque<Waiting>,
@@ -70,10 +76,14 @@ pub(crate) struct Blocks {
     with_history: bool,
     /// The data that later blocks can refer to.
     history: History,
+    /// How far back any message refers.
+    reach_min: usize,
     /// The running context in its place, if there is to be one.
     context: Option<SenderContext>,
     /// True if either is kept while nothing waits.
     idle_history: bool,
+    /// True if the history is kept for a stream after this one, too.
+    keeps_for_next: bool,
     /// The time from which the history goes back, if it is let go of now and then.
     history_since: Option<Instant>,
     /// The time since which the transport has what it was offered, until it reports how much it
@@ -86,6 +96,8 @@ pub(crate) struct Blocks {
     busy: bool,
     finishing: bool,
     ended: bool,
+    /// True if the stream was given up.
+    aborted: bool,
     spare: Vec<Vec<u8>>,
     /// An empty buffer for the history of a job.
     spare_history: Vec<u8>,
@@ -106,6 +118,7 @@ impl Blocks {
             reorder,
             codecs: codecs(config),
             history: with_history,
+            goes_on: false,
             window_log,
             model_log,
         };
@@ -116,6 +129,7 @@ impl Blocks {
             reorder: u64::from(reorder),
             in_order_with_thread: config.strategy == Strategy::MixInOrder,
             preamble: Some(preamble),
+            described: preamble,
             open: Vec::new(),
             queue: VecDeque::new(),
             out: Outgoing::default(),
@@ -125,8 +139,13 @@ impl Blocks {
             open_start: 0,
             with_history,
             history: History::default(),
+            reach_min: match config.objective {
+                Objective::Time => REACH_LEN_MIN,
+                Objective::Bytes => HISTORY_LEN_MAX,
+            },
             context: (window_log > 0).then(|| SenderContext::new(window_log, model_log)),
             idle_history: config.idle_history,
+            keeps_for_next: false,
             history_since: None,
             offered_at: None,
             depth: Depth::new(config),
@@ -134,6 +153,7 @@ impl Blocks {
             busy: false,
             finishing: false,
             ended: false,
+            aborted: false,
             spare: Vec::new(),
             spare_history: Vec::new(),
             stats: SenderStats::default(),
@@ -198,6 +218,7 @@ impl Blocks {
         }
         self.finishing = true;
         self.ended = true;
+        self.aborted = true;
         self.queue.clear();
         self.open = Vec::new();
         // A block that has begun must be completed, or the receiver could not read the reason.
@@ -317,6 +338,26 @@ impl Blocks {
         self.idle_history = true;
     }
 
+    pub(crate) fn keep_for_next(&mut self) {
+        self.keeps_for_next = self.idle_history && self.with_history;
+    }
+
+    /// Begins another stream, if this one has ended as it should and was to leave its history to it.
+    pub(crate) fn begin_next(&mut self) -> bool {
+        if !self.keeps_for_next || self.aborted || !self.is_finished() {
+            return false;
+        }
+        self.history.restart();
+        self.preamble = Some(Preamble { goes_on: true, ..self.described });
+        self.hasher = Hasher::new();
+        (self.next_index, self.open_start) = (0, 0);
+        (self.history_since, self.offered_at) = (None, None);
+        (self.write_blocked, self.busy) = (false, false);
+        (self.finishing, self.ended, self.keeps_for_next) = (false, false, false);
+        self.stats = SenderStats::default();
+        true
+    }
+
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
         let job = self.choose_job(now);
         if job.is_some() {
@@ -348,7 +389,7 @@ impl Blocks {
         let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
         let asked = Asked {
             len: block.part.original_len,
-            history_len: self.history.len(),
+            history_len: self.reach(block.part.original_len),
             looks_random: block.part.looks_random,
             busy: self.busy,
             more: self.write_blocked,
@@ -383,6 +424,14 @@ impl Blocks {
         })
     }
 
+    /// Returns how many bytes a block of this length refers to: those of a stream that has more than it can send to all.
+    fn reach(&self, len: usize) -> usize {
+        match self.write_blocked {
+            true => self.history.len(),
+            false => (self.reach_min + 2 * len).min(self.history.len()),
+        }
+    }
+
     /// Returns the history that the block at this place of the queue may refer to.
     fn history_for(&mut self, now: Instant, at: usize, refers: bool) -> Vec<u8> {
         let mut history = std::mem::take(&mut self.spare_history);
@@ -393,8 +442,9 @@ impl Blocks {
             }
             let part = self.queue[at].part;
             if refers && part.kept == Some(true) {
-                history.reserve_exact(HISTORY_LEN_MAX);
-                history.extend_from_slice(self.history.before(part.start));
+                let before = self.history.before(part.start);
+                let len = before.len().min(self.reach(part.original_len));
+                history.extend_from_slice(&before[before.len() - len..]);
             }
         }
         history
@@ -509,7 +559,7 @@ impl Blocks {
                 State::Raw(_) => {
                     let len = block.part.original_len;
                     let is_full = len >= self.block_len;
-                    let history_len = self.history.len();
+                    let history_len = self.reach(len);
                     let offer = Offer { len, history_len, is_full, more: self.write_blocked };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
@@ -524,7 +574,7 @@ impl Blocks {
         let Waiting { mut part, state } = block;
         // Neither end need hold data that no block refers to: nothing will, or nothing does for now.
         let is_last = self.queue.is_empty() && self.open.is_empty();
-        let ends = is_last && (self.finishing || !self.idle_history);
+        let ends = is_last && (self.finishing || !self.idle_history) && !self.keeps_for_next;
         if self.context.is_some() {
             part.kept = Some(!ends);
         }

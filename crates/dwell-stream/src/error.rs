@@ -74,7 +74,7 @@ pub enum StreamError {
     #[error("this is no dwell stream: it begins with other bytes (does the other side speak it?)")]
     NotAStream,
     /// A version that this build does not know.
-    #[error("the stream has version {0}, and only 1 to 4 are known: update this side")]
+    #[error("the stream has version {0}, and only 1 to 5 are known: update this side")]
     Version(u8),
     /// The preamble is invalid, or asks for more than the limits of this receiver.
     #[error("the stream's preamble is not acceptable: {0}")]

@@ -17,8 +17,10 @@ pub(crate) const VERSION: u8 = 1;
 pub(crate) const VERSION_WITH_HISTORY: u8 = 2;
 /// ... of those with a running context, ...
 pub(crate) const VERSION_WITH_CONTEXT: u8 = 3;
-/// ... and of those in which that may be a model.
+/// ... of those in which that may be a model, ...
 pub(crate) const VERSION_WITH_MODEL: u8 = 4;
+/// ... and of those whose blocks may refer to the stream before, too.
+pub(crate) const VERSION_GOING_ON: u8 = 5;
 pub(crate) const PREAMBLE_LEN: usize = 8;
 /// The longest header of a block.
 pub(crate) const HEADER_LEN_MAX: usize = 15;
@@ -63,6 +65,8 @@ pub(crate) struct Preamble {
     pub(crate) codecs: u8,
     /// True if blocks may refer to earlier ones.
     pub(crate) history: bool,
+    /// True if what they may refer to begins with what was left of the stream before; only with a history.
+    pub(crate) goes_on: bool,
     /// The binary logarithm of the longest window of the running context; 0 if there is none.
     pub(crate) window_log: u8,
     /// The binary logarithm of the most memory of a model in its place, in bytes; 0 if there is none.
@@ -83,6 +87,7 @@ impl Preamble {
         let [a, b, c] = MAGIC;
         let (version, sixth) = match (self.window_log, self.model_log, self.history) {
             (0, _, false) => (VERSION, self.reorder),
+            (0, _, true) if self.goes_on => (VERSION_GOING_ON, self.reorder),
             (0, _, true) => (VERSION_WITH_HISTORY, self.reorder),
             (window_log, 0, _) => (VERSION_WITH_CONTEXT, window_log),
             (window_log, model_log, _) => {
@@ -100,7 +105,7 @@ impl Preamble {
         }
         let (history, reorder, window_log, memory) = match version {
             VERSION => (false, sixth, 0, 0),
-            VERSION_WITH_HISTORY => (true, sixth, 0, 0),
+            VERSION_WITH_HISTORY | VERSION_GOING_ON => (true, sixth, 0, 0),
             VERSION_WITH_CONTEXT => (false, 0, sixth, 0),
             VERSION_WITH_MODEL => {
                 (false, 0, sixth & ((1 << WINDOW_BITS) - 1), sixth >> WINDOW_BITS)
@@ -108,7 +113,7 @@ impl Preamble {
             _ => return Err(StreamError::Version(version)),
         };
         let is_window = (CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX).contains(&window_log);
-        if version >= VERSION_WITH_CONTEXT && !is_window {
+        if matches!(version, VERSION_WITH_CONTEXT | VERSION_WITH_MODEL) && !is_window {
             return Err(StreamError::Preamble(
                 "its window is shorter than 32 KiB or longer than 8 MiB",
             ));
@@ -140,7 +145,17 @@ impl Preamble {
             return Err(StreamError::Preamble("it needs a codec that this build does not have"));
         }
         let model_log = if has_model { PPM_MEMORY_LOG_MIN + memory - 1 } else { 0 };
-        Ok(Self { layout, block_len_log2, reorder, codecs, history, window_log, model_log })
+        let goes_on = version == VERSION_GOING_ON;
+        Ok(Self {
+            layout,
+            block_len_log2,
+            reorder,
+            codecs,
+            history,
+            goes_on,
+            window_log,
+            model_log,
+        })
     }
 
     pub(crate) const fn context_limits(self) -> ContextLimits {
@@ -584,10 +599,19 @@ mod tests {
             reorder: 3,
             codecs: 6,
             history: false,
+            goes_on: false,
             window_log: 0,
             model_log: 0,
         };
         let with_history = Preamble { reorder: 0, history: true, ..good };
+        let going_on = Preamble { goes_on: true, ..with_history };
+        assert_eq!(going_on.to_bytes()[3], 5);
+        assert_eq!(Preamble::from_bytes(going_on.to_bytes()), Ok(going_on));
+        for (at, value) in [(4, 2), (6, 1), (7, 0x46)] {
+            let mut bytes = going_on.to_bytes();
+            bytes[at] = value;
+            assert!(Preamble::from_bytes(bytes).is_err(), "byte {at} = {value}");
+        }
         let with_context = Preamble { reorder: 0, window_log: 23, ..good };
         assert_eq!(Preamble::from_bytes(with_context.to_bytes()), Ok(with_context));
         for (window_log, model_log) in [(15, 20), (15, 26), (20, 24), (23, 26)] {

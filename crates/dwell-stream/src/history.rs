@@ -53,6 +53,11 @@ impl History {
         self.bytes.capacity()
     }
 
+    /// Takes the data to come to be those of another stream, whose positions begin at zero.
+    pub(crate) fn restart(&mut self) {
+        self.end = 0;
+    }
+
     /// Removes everything and frees the memory.
     pub(crate) fn forget(&mut self) {
         self.bytes = Vec::new();

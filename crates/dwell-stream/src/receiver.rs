@@ -73,6 +73,8 @@ const OUTPUT_KEPT: usize = 64 << 10;
 pub struct Receiver {
     limits: Limits,
     phase: Phase,
+    /// True if the stream may refer to the one before it.
+    may_go_on: bool,
     preamble: Option<Preamble>,
     /// Bytes of a preamble or header that is not complete.
     header: Vec<u8>,
@@ -115,6 +117,7 @@ impl Receiver {
         Self {
             limits,
             phase: Phase::Preamble,
+            may_go_on: false,
             preamble: None,
             header: Vec::with_capacity(HEADER_LEN_MAX),
             payload: Vec::new(),
@@ -134,6 +137,16 @@ impl Receiver {
     /// gives out the bytes as they come, and can't detect the end.
     pub fn plain(limits: Limits) -> Self {
         Self { phase: Phase::Plain, ..Self::new(limits) }
+    }
+
+    /// Returns the receiver of the stream that follows this one on the same transport, and may refer to what came on this
+    /// one; it need not. None if this one has not come to its end, or something of it was not consumed.
+    pub fn into_next(mut self) -> Option<Self> {
+        if !self.is_finished() || self.failed.is_some() || !self.data().is_empty() {
+            return None;
+        }
+        self.history.restart();
+        Some(Self { may_go_on: true, history: self.history, ..Self::new(self.limits) })
     }
 
     /// Takes bytes from the transport and returns their number. It takes less than all if the
@@ -314,6 +327,15 @@ impl Receiver {
                 return Err(StreamError::Preamble(
                     "its blocks refer to earlier ones, which is not accepted",
                 ));
+            }
+            match (preamble.goes_on, self.may_go_on) {
+                (true, false) => {
+                    return Err(StreamError::Preamble(
+                        "it goes on with another stream, of which nothing is here",
+                    ));
+                }
+                (true, true) => {}
+                (false, _) => self.history.forget(),
             }
             if preamble.window_log > self.limits.window_log {
                 return Err(StreamError::Preamble(

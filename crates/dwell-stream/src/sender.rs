@@ -184,6 +184,25 @@ impl Sender {
         }
     }
 
+    /// Leaves what blocks refer to to the next stream ([`Sender::into_next`]): it is held at the end of this one, too. For a
+    /// sender whose receiver is known to do the same. It has an effect only with a history that is held while nothing waits.
+    pub fn keep_for_next(&mut self) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.keep_for_next();
+        }
+    }
+
+    /// Returns the sender of the stream that follows this one on the same transport: its blocks may refer to what came
+    /// on this one, and it knows of link and codecs what this one has found. None if this one has not come to its end, was
+    /// given up, or has kept nothing ([`Sender::keep_for_next`]). Its receiver must be that of
+    /// [`Receiver::into_next`](crate::Receiver::into_next).
+    pub fn into_next(mut self) -> Option<Self> {
+        match &mut self.line {
+            Line::Blocks(line) => line.begin_next().then_some(self),
+            Line::Units(_) => None,
+        }
+    }
+
     /// Takes the link to be full, and `rate` (bytes a second) to be what it carries of this stream, until
     /// that is measured. For a stream that begins on a link that others are known to fill: without it
     /// the stream sends as much as the transport holds as it is, before it notices that it should

@@ -7,6 +7,7 @@ use crate::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strate
 
 mod context;
 mod mix;
+mod next;
 
 /// The limits of a receiver that takes any stream.
 fn with_context() -> Limits {

@@ -76,6 +76,7 @@ impl Units {
             reorder: 0,
             codecs: 1 << config.codec.id as u8,
             history: false,
+            goes_on: false,
         });
         Self {
             layout,

@@ -81,6 +81,7 @@ impl Writer {
             reorder: 0,
             codecs: 1 << CodecId::Lz4 as u8 | 1 << CodecId::Zstd as u8 | 1 << CodecId::Ppm as u8,
             history: false,
+            goes_on: false,
             window_log: WINDOW_LOG,
             model_log: MODEL_LOG,
         };
