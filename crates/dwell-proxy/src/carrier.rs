@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::hello::{HELLO_BYTES_MAX, Hello, HelloError};
+use crate::kept::Kept;
 use crate::message::{Message, MessageError};
 use crate::target::{Host, Target};
 
@@ -128,6 +129,8 @@ pub(crate) struct Carrier {
     trains: Trains,
     /// What is written waits for more.
     is_holding: bool,
+    /// What its last stream has left for the next.
+    pub(crate) kept: Option<Kept>,
 }
 
 #[derive(Debug)]
@@ -140,7 +143,7 @@ impl Carrier {
     /// Whose other end has not said its hello yet.
     fn of(io: Io, peer: SocketAddr, ours: &Hello) -> Self {
         let (rest, trains, is_holding) = (Vec::new(), Trains::default(), false);
-        Self { io, rest, theirs: ours.clone(), peer, trains, is_holding }
+        Self { io, rest, theirs: ours.clone(), peer, trains, is_holding, kept: None }
     }
 
     /// Connects to an egress.

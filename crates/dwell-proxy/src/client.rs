@@ -22,6 +22,8 @@ pub(crate) struct Client {
     pub(crate) from: SocketAddr,
     /// The address that it has connected to.
     pub(crate) listener: SocketAddr,
+    /// The name that it has shown to SOCKS.
+    pub(crate) user: Option<Vec<u8>>,
     /// What it has sent already.
     pub(crate) early: Vec<u8>,
     /// True if it has no more.
@@ -47,6 +49,7 @@ impl Client {
             local,
             from,
             listener,
+            user: None,
             early: Vec::new(),
             has_ended: false,
             has_reset: false,
@@ -116,7 +119,10 @@ pub(crate) async fn negotiate(client: &mut Client, users: &Users) -> Result<Wish
     let mut negotiation = Negotiation::new(users);
     loop {
         match negotiation.step(&mut client.early) {
-            SocksStep::Connect(target) => return Ok(Wish::Stream(target)),
+            SocksStep::Connect(target) => {
+                client.user = negotiation.into_user();
+                return Ok(Wish::Stream(target));
+            }
             SocksStep::Associate(from) => return Ok(Wish::Datagrams(from)),
             SocksStep::Say(bytes) => {
                 client.local.write_all(&bytes).await.map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! Settings of the two proxies.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::allow::AllowList;
 use crate::hello::Hello;
+use crate::kept::Whose;
 use crate::security::Security;
 use crate::socks::Users;
 use crate::stream_log::StreamLog;
@@ -53,6 +54,34 @@ pub struct Compression {
     /// What [`Strategy::Hull`] is to save; none: what the other end wishes, or time. If no strategy is wished of the other
     /// end, it is to save that, too.
     pub objective: Option<Objective>,
+    /// The earlier streams to which a stream may refer.
+    pub earlier: EarlierStreams,
+}
+
+/// The earlier streams to which a stream may refer, of those on the same connection between the proxies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EarlierStreams {
+    /// None: each stands alone.
+    None,
+    /// Those of the same client, by its address and by the name that it has given to SOCKS, to the same target. At an egress,
+    /// which knows no clients: those that the ingress allows.
+    #[default]
+    Client,
+    /// All.
+    All,
+}
+
+impl EarlierStreams {
+    /// Returns whose streams a stream may refer to; none if that is no matter.
+    pub(crate) fn whose(
+        self,
+        client: IpAddr,
+        user: Option<&[u8]>,
+        target: &Target,
+    ) -> Option<Whose> {
+        let whose = || Whose { client, user: user.map(<[u8]>::to_vec), target: target.clone() };
+        (self != Self::All).then(whose)
+    }
 }
 
 impl Compression {

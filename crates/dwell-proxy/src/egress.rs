@@ -224,18 +224,28 @@ impl Running {
         };
         match opened {
             Ok((local, bound)) => {
-                let mut prepared = self.engine.prepare(&carrier.theirs, &[]);
-                let mut is_held = false;
+                let mut prepared = self.engine.prepare(carrier, &[], |_| opening.goes_on);
+                let (mut is_held, mut is_kept) = (false, false);
                 if let (true, Ok(prepared)) = (opening.is_held, &mut prepared) {
                     prepared.other_end_holds();
                     is_held = prepared.holds_history();
+                    is_kept = opening.is_kept && self.engine.may_keep(carrier, prepared);
+                    if is_kept {
+                        // The ingress knows whose it is.
+                        prepared.keep(None);
+                    }
+                    if opening.goes_on && !prepared.goes_on {
+                        return Err(MessageError::Body.into());
+                    }
                 }
                 if opening.is_eager {
                     // Nobody waits for this: it goes with the first bytes of the target, if they are there soon.
                     carrier.hold();
                 }
                 if !is_heard(
-                    carrier.say(&Message::Opened { bound: Target::at(bound), is_held }).await,
+                    carrier
+                        .say(&Message::Opened { bound: Target::at(bound), is_held, is_kept })
+                        .await,
                 )? {
                     return Ok(false);
                 }
@@ -295,6 +305,8 @@ impl Running {
         text: &str,
     ) -> Result<bool, CarrierError> {
         let target = &opening.target;
+        // The ingress does not go on with it any more.
+        carrier.kept = None;
         self.engine.metrics.refused(reason);
         tracing::info!("no stream to {target} for {}: {text}", carrier.peer);
         let client = opening.client.map(|(client, _)| client);

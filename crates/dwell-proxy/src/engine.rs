@@ -11,23 +11,24 @@ use std::time::{Duration, Instant};
 use dwell_base::time::duration_ns;
 use dwell_confine::{privilege, seccomp};
 use dwell_report::ProxyStatus;
-use dwell_stream::{BLOCK_LEN_MAX, Sender};
+use dwell_stream::{BLOCK_LEN_MAX, Limits, Receiver, Sender};
 use rustix::io::Errno;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::carrier::{Carrier, CarrierError};
 use crate::clock;
 use crate::compress::CompressorPool;
-use crate::config::{Common, ConfigError};
+use crate::config::{Common, ConfigError, EarlierStreams};
 use crate::hello::{Hello, Purpose};
+use crate::kept::{Kept, Whose};
 use crate::local::Local;
 use crate::memory::Memory;
 use crate::metrics::{Metrics, Present};
 use crate::path::Paths;
-use crate::pump::{End, Moved, Pump, Shared};
+use crate::pump::{End, Left, Moved, Pump, Shared};
 use crate::rooms::Shortage;
 use crate::security::SecurityError;
 use crate::stalls::Stalls;
@@ -84,14 +85,21 @@ const ROOM_LOOK: Duration = Duration::from_millis(500);
 /// The kernel's queues of connections should be as long at least.
 const QUEUE_MIN: u32 = 1024;
 
-/// A stream's sender before the stream runs, and its room for what it may refer to while it is idle.
+/// Both ends of a stream before it runs, and its room for what it may refer to while it is idle.
 #[derive(Debug)]
-pub(crate) struct Prepared<'a> {
+pub(crate) struct Prepared {
     pub(crate) sender: Sender,
-    history: Option<SemaphorePermit<'a>>,
+    receiver: Receiver,
+    history: Option<OwnedSemaphorePermit>,
+    /// True if they go on with what another stream has left.
+    pub(crate) goes_on: bool,
+    /// True if what they leave is kept, ...
+    is_kept: bool,
+    /// ... for whom.
+    whose: Option<Whose>,
 }
 
-impl Prepared<'_> {
+impl Prepared {
     /// Returns true if there is room here for what both directions refer to while they are idle.
     pub(crate) const fn holds_history(&self) -> bool {
         self.history.is_some()
@@ -102,6 +110,12 @@ impl Prepared<'_> {
         if self.holds_history() {
             self.sender.hold_idle_history();
         }
+    }
+
+    /// Keeps what the stream leaves for the next one on its connection, as the other end does.
+    pub(crate) fn keep(&mut self, whose: Option<Whose>) {
+        (self.is_kept, self.whose) = (true, whose);
+        self.sender.keep_for_next();
     }
 }
 
@@ -143,9 +157,13 @@ impl Engine {
         mind_short_queues();
         let stall_ns = duration_ns(common.limits.stall);
         let wish = common.compressing.wish_name();
+        let hello = Hello::new(Purpose::Streams, BLOCK_LEN_MAX as u32, wish);
         Ok(Self {
             metrics: Metrics::default(),
-            hello: Hello::new(Purpose::Streams, BLOCK_LEN_MAX as u32, wish),
+            hello: match common.compressing.earlier {
+                EarlierStreams::None => hello,
+                EarlierStreams::Client | EarlierStreams::All => hello.with_keeping(),
+            },
             streams_max: common.limits.streams(),
             compress: CompressorPool::new()?,
             paths: Paths::default(),
@@ -242,26 +260,63 @@ impl Engine {
         }
     }
 
-    /// Makes the sender of a stream to an end that says `theirs`, with what its program has sent already.
-    pub(crate) fn prepare(&self, theirs: &Hello, early: &[u8]) -> io::Result<Prepared<'_>> {
-        let mut config = self.common.compressing.sender_config(theirs);
-        // Some streams may hold what they refer to while they are idle, if both ends have room for it; of many
-        // each holds little.
-        let history = self.memory.history();
-        config.idle_history = false;
-        let mut sender = Sender::new(&config).map_err(io::Error::other)?;
+    /// Makes both ends of the next stream on a connection, with what its program has sent already. What the stream before has
+    /// left is dropped unless it `goes_on` with that.
+    pub(crate) fn prepare(
+        &self,
+        carrier: &mut Carrier,
+        early: &[u8],
+        goes_on: impl FnOnce(&Kept) -> bool,
+    ) -> io::Result<Prepared> {
+        let kept = carrier.kept.take().filter(goes_on);
+        let goes_on = kept.is_some();
+        let (sender, receiver, history) = match kept {
+            Some(Kept { sender, receiver, room, .. }) => (sender, receiver, Some(room)),
+            None => (None, Receiver::new(Limits::in_order()), self.memory.history()),
+        };
+        let mut sender = match sender {
+            Some(sender) => sender,
+            None => self.sender(&carrier.theirs)?,
+        };
+        if goes_on {
+            sender.hold_idle_history();
+        }
         if sender.accept(early) < early.len() {
             return Err(io::Error::other("a client sent too much before it was answered"));
         }
-        Ok(Prepared { sender, history })
+        Ok(Prepared { sender, receiver, history, goes_on, is_kept: false, whose: None })
+    }
+
+    /// Makes a sender to an end that says `theirs`.
+    fn sender(&self, theirs: &Hello) -> io::Result<Sender> {
+        let mut config = self.common.compressing.sender_config(theirs);
+        // Some streams may hold what they refer to while they are idle, if both ends have room for it; of many
+        // each holds little.
+        config.idle_history = false;
+        Sender::new(&config).map_err(io::Error::other)
+    }
+
+    /// Notifies the sender of a stream that does not run yet of its link: what goes with the request for it is decided by that.
+    pub(crate) fn report(&self, carrier: &mut Carrier, sender: &mut Sender) {
+        let Some(mut report) = carrier.link_report() else { return };
+        let (now, mut share) = (clock::now(), self.paths.to(carrier.peer.ip()).share());
+        report.path_rate = share.path_rate(now, &report);
+        share.outlook(now, sender.held()).add_to(&mut report);
+        sender.reported(now, &report);
+    }
+
+    /// Returns true if what this stream leaves may be kept here for the next one on its connection.
+    pub(crate) fn may_keep(&self, carrier: &Carrier, prepared: &Prepared) -> bool {
+        let both = self.hello.features & carrier.theirs.features;
+        both & Hello::KEEPING != 0 && prepared.holds_history() && self.memory.has_spare_histories()
     }
 
     /// Runs a stream to its end, and says whether the connection can be used again.
-    pub(crate) async fn stream<'a>(
-        &'a self,
+    pub(crate) async fn stream(
+        &self,
         local: Local,
         about: About<'_>,
-        prepared: io::Result<Prepared<'a>>,
+        prepared: io::Result<Prepared>,
         carrier: &mut Carrier,
     ) -> bool {
         let _open = Present::new(&self.metrics.streams_open);
@@ -324,14 +379,14 @@ impl Engine {
         });
     }
 
-    async fn pump<'a>(
-        &'a self,
+    async fn pump(
+        &self,
         local: Local,
         about: &About<'_>,
-        prepared: Prepared<'a>,
+        prepared: Prepared,
         carrier: &mut Carrier,
     ) -> io::Result<(End, Moved)> {
-        let Prepared { sender, history } = prepared;
+        let Prepared { sender, receiver, history, is_kept, whose, .. } = prepared;
         let idle = self.common.limits.idle;
         // Keyed, so that nobody can find a target that is taken for somebody else's.
         let party = self.parties.hash_one(about.target);
@@ -344,8 +399,12 @@ impl Engine {
             receiving: self.memory.receiving(party),
             history,
         };
-        let pump = Pump::new(local, carrier, sender, shared, idle)?;
-        Ok(pump.run().await)
+        let pump = Pump::new(local, carrier, (sender, receiver), shared, idle)?;
+        let (end, moved, left) = pump.run().await;
+        let left = left.filter(|_| is_kept);
+        carrier.kept =
+            left.map(|Left { sender, receiver, room }| Kept { sender, receiver, room, whose });
+        Ok((end, moved))
     }
 
     /// Warns of something that unknown peers can cause as often as they like.

@@ -14,7 +14,7 @@
 //! 15  1  length of the strategy's name
 //! 16  n  strategy wanted of the other end, by name; empty: its own choice
 //! +n  1  longest window of a running context that is accepted, as a binary logarithm; 0 or nothing: none
-//! +1  1  features, a bitmap: 1 the message *opening*; not there: none
+//! +1  1  features, a bitmap: 1 the message *opening*, 2 keeping what a stream leaves; not there: none
 //! +1  1  most memory of a model in a running context that is accepted, in bytes, as a binary logarithm; 0 or nothing: none
 //! ```
 //!
@@ -110,6 +110,8 @@ pub enum HelloError {
 impl Hello {
     /// The feature of an end that understands [`Message::Opening`](crate::message::Message::Opening).
     pub const OPENING: u8 = 1;
+    /// That of an end that keeps what a stream leaves for the next one on its connection, if it is asked to.
+    pub const KEEPING: u8 = 2;
 
     /// Of this build.
     pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
@@ -129,6 +131,11 @@ impl Hello {
     /// The same, of an end that accepts running contexts with such a window.
     pub fn with_window(self, window_log: u8) -> Self {
         Self { window_log, ..self }
+    }
+
+    /// The same, of an end that keeps what a stream leaves for the next.
+    pub fn with_keeping(self) -> Self {
+        Self { features: self.features | Self::KEEPING, ..self }
     }
 
     /// The same, of an end that accepts models in these with so much memory.

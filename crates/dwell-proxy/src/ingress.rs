@@ -20,6 +20,7 @@ use crate::client::{self, Client, Wish, close_politely, is_gone};
 use crate::config::{Ingress, Listener, Reload};
 use crate::engine::{self, About, Engine, Prepared, RunError};
 use crate::hello::{Hello, Purpose};
+use crate::kept::{Kept, Whose};
 use crate::listen::{is_own, listen};
 use crate::local::{Local, reset_on_close};
 use crate::message::{Message, Opening, Reason};
@@ -144,11 +145,11 @@ enum Way {
 }
 
 /// A stream that is open at the egress.
-struct Opened<'a> {
+struct Opened {
     carrier: Carrier,
     /// The egress' address towards the target.
     bound: Target,
-    prepared: Prepared<'a>,
+    prepared: Prepared,
 }
 
 impl From<CarrierError> for NoStream {
@@ -320,7 +321,7 @@ impl Running {
         }
     }
 
-    async fn run(&self, local: Local, about: About<'_>, opened: Opened<'_>) {
+    async fn run(&self, local: Local, about: About<'_>, opened: Opened) {
         let Opened { mut carrier, prepared, .. } = opened;
         let is_over = self.engine.stream(local, about, Ok(prepared), &mut carrier).await;
         if is_over && self.pool.size() > 0 {
@@ -370,17 +371,20 @@ impl Running {
 
     /// A connection on which the stream has been opened. An egress that is overloaded, or starts again, is
     /// asked again for a while.
-    async fn open<'a>(
-        &'a self,
+    async fn open(
+        &self,
         mut client: Option<&mut Client>,
         opening: &Opening,
-    ) -> Result<Opened<'a>, NoStream> {
+    ) -> Result<Opened, NoStream> {
         let since = Instant::now();
         let mut pause = PAUSE.0;
+        let whose = self.whose(client.as_deref(), opening);
         loop {
-            let why = match unless_gone(client.as_deref(), self.connection(since)).await? {
+            let connection = self.connection(since, whose.as_ref());
+            let why = match unless_gone(client.as_deref(), connection).await? {
                 Ok((carrier, is_new)) => {
-                    let asked = self.ask(carrier, opening, client.as_deref_mut()).await;
+                    let asking = client.as_deref_mut();
+                    let asked = self.ask(carrier, opening, asking, whose.as_ref()).await;
                     let is_committed = client.as_ref().is_some_and(|client| client.is_committed);
                     match asked {
                         // It was closed while it waited, which nobody noticed before.
@@ -410,6 +414,13 @@ impl Running {
         }
     }
 
+    /// Whose streams this one may refer to; none if that is no matter.
+    fn whose(&self, client: Option<&Client>, opening: &Opening) -> Option<Whose> {
+        let client = client?;
+        let earlier = self.engine.common.compressing.earlier;
+        earlier.whose(client.from.ip(), client.user.as_deref(), &opening.target)
+    }
+
     /// What holds for connections and clients that come now.
     fn fresh(&self) -> Fresh {
         self.fresh.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -437,34 +448,48 @@ impl Running {
 
     /// A connection to the egress, and whether it is a new one: one that is ready, that another
     /// stream gives back meanwhile, or that is made when it is its turn.
-    async fn connection(&self, since: Instant) -> Result<(Carrier, bool), CarrierError> {
+    async fn connection(
+        &self,
+        since: Instant,
+        whose: Option<&Whose>,
+    ) -> Result<(Carrier, bool), CarrierError> {
         if self.pool.size() == 0 {
             return self.call(since).await.map(|carrier| (carrier, true));
         }
         let turn = tokio::select! {
             biased;
-            carrier = self.pool.wait() => return Ok((carrier, false)),
+            carrier = self.pool.wait(whose) => return Ok((carrier, false)),
             turn = self.calls.turn(since) => turn,
         };
         self.call_in_turn(turn).await.map(|carrier| (carrier, true))
     }
 
-    async fn ask<'a>(
-        &'a self,
+    async fn ask(
+        &self,
         mut carrier: Carrier,
         opening: &Opening,
         client: Option<&mut Client>,
-    ) -> Result<Opened<'a>, NoStream> {
+        whose: Option<&Whose>,
+    ) -> Result<Opened, NoStream> {
         let knows_openings = carrier.theirs.features & Hello::OPENING != 0;
         if opening.is_datagrams && !knows_openings {
             self.pool.put(carrier);
             return Err(NoStream::Unable);
         }
         let early = client.as_ref().map_or(&[][..], |client| &client.early[..]);
-        let mut prepared = self.engine.prepare(&carrier.theirs, early).map_err(CarrierError::Io)?;
-        let is_held = prepared.holds_history();
+        let goes_on = |kept: &Kept| !opening.is_datagrams && kept.whose.as_ref() == whose;
+        let mut prepared =
+            self.engine.prepare(&mut carrier, early, goes_on).map_err(CarrierError::Io)?;
+        let (is_held, goes_on) = (prepared.holds_history(), prepared.goes_on);
+        let may_keep = !opening.is_datagrams && self.pool.size() > 0;
+        let asks_to_keep = may_keep && self.engine.may_keep(&carrier, &prepared);
         let message = match knows_openings {
-            true => Message::Opening(Opening { is_held, ..opening.clone() }),
+            true => Message::Opening(Opening {
+                is_held,
+                goes_on,
+                is_kept: asks_to_keep,
+                ..opening.clone()
+            }),
             false => Message::Open(opening.target.clone()),
         };
         let limits = &self.engine.common.limits;
@@ -474,6 +499,7 @@ impl Running {
             match client {
                 Some(client) if is_eager => {
                     let sender = &mut prepared.sender;
+                    self.engine.report(&mut carrier, sender);
                     ask_eagerly(&mut carrier, &message, client, sender, &mut is_asked).await
                 }
                 client => Ok(unless_gone(client.as_deref(), carrier.ask(&message)).await??),
@@ -492,9 +518,12 @@ impl Running {
             _ => {}
         }
         match answer? {
-            Message::Opened { bound, is_held } => {
+            Message::Opened { bound, is_held, is_kept } => {
                 if is_held {
                     prepared.other_end_holds();
+                }
+                if is_kept && asks_to_keep {
+                    prepared.keep(whose.cloned());
                 }
                 Ok(Opened { carrier, bound, prepared })
             }

@@ -32,6 +32,7 @@ mod engine;
 mod handshakes;
 pub mod hello;
 mod ingress;
+mod kept;
 mod listen;
 mod local;
 mod memory;
@@ -58,8 +59,8 @@ mod udp;
 mod uplink;
 
 pub use config::{
-    Bound, Common, Compression, ConfigError, Egress, IDLE_BYTES, Ingress, Limits, Listener, PORT,
-    Reload, STREAM_BYTES_MAX, is_framed, is_loopback,
+    Bound, Common, Compression, ConfigError, EarlierStreams, Egress, IDLE_BYTES, Ingress, Limits,
+    Listener, PORT, Reload, STREAM_BYTES_MAX, is_framed, is_loopback,
 };
 pub use egress::run_egress;
 pub use engine::RunError;

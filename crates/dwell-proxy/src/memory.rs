@@ -15,10 +15,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Limits;
 use crate::rooms::{self, Rooms, Shortage};
@@ -31,7 +32,8 @@ const TURN: Duration = Duration::from_secs(1);
 pub(crate) struct Memory {
     sending: Rooms,
     receiving: Rooms,
-    histories: Semaphore,
+    histories: Arc<Semaphore>,
+    histories_max: usize,
 }
 
 impl Memory {
@@ -41,7 +43,8 @@ impl Memory {
         Self {
             sending: Rooms::new(busy),
             receiving: Rooms::new(busy),
-            histories: Semaphore::new(limits.histories()),
+            histories: Arc::new(Semaphore::new(limits.histories())),
+            histories_max: limits.histories(),
         }
     }
 
@@ -56,8 +59,13 @@ impl Memory {
     }
 
     /// Room for what an idle stream refers to, at both ends, if there is any left.
-    pub(crate) fn history(&self) -> Option<SemaphorePermit<'_>> {
-        self.histories.try_acquire().ok()
+    pub(crate) fn history(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.histories).try_acquire_owned().ok()
+    }
+
+    /// Returns true if half of that is left, so that connections without a stream may hold some: those that have one come first.
+    pub(crate) fn has_spare_histories(&self) -> bool {
+        2 * self.histories.available_permits() >= self.histories_max
     }
 
     /// Returns which streams wait for room, in each direction.

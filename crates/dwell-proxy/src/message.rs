@@ -10,8 +10,9 @@
 //! | 7 | done | entries that the receiver has left out (8 bytes), files that it has kept (8) |
 //! | 8 | have | an answer to what the sender asks |
 //! | 9 | alive | nothing: a receiver says so now and then, whatever it is busy with |
-//! | 10 | opening | flags (1 byte): 1 the stream follows at once, 2 the client's address and that to which it connected come behind the target, 4 the stream is one of [datagrams](crate::datagrams), 8 what that of the other direction refers to is held while it is idle; target; addresses |
+//! | 10 | opening | flags (1 byte): 1 the stream follows at once, 2 the client's address and that to which it connected come behind the target, 4 the stream is one of [datagrams](crate::datagrams), 8 what that of the other direction refers to is held while it is idle, 16 it goes on with what the stream before has left, 32 so is the next one to go on with what it leaves; target; addresses |
 //! | 11 | opened, held | the same as of *opened*, in answer to *opening*: what the stream refers to is held while it is idle |
+//! | 12 | opened, kept | the same, in answer to *opening* with 32: and what it leaves is kept for the next stream |
 //!
 //! Kind is 1 byte, the length 2 bytes. After *opened*, and after *accept*, bytes are those of
 //! the stream, until both ends have said its end. Nobody sends *opening* to an end whose hello does not have that feature; if the stream
@@ -37,8 +38,9 @@ const HAVE: u8 = 8;
 const OPENED: u8 = 2;
 const ALIVE: u8 = 9;
 const OPENING: u8 = 10;
-/// The last kind.
 const OPENED_HELD: u8 = 11;
+/// The last kind.
+const OPENED_KEPT: u8 = 12;
 
 /// A stream that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,19 +55,33 @@ pub struct Opening {
     pub is_datagrams: bool,
     /// True if the ingress has room for what the egress' stream refers to while that is idle.
     pub is_held: bool,
+    /// True if it goes on with what the stream before has left, which both ends have kept.
+    pub goes_on: bool,
+    /// True if the ingress keeps what it leaves for the next, and the egress is to do so.
+    pub is_kept: bool,
 }
 
 impl Opening {
     /// Returns one that is nothing special.
     pub const fn new(target: Target) -> Self {
-        Self { target, is_eager: false, client: None, is_datagrams: false, is_held: false }
+        Self {
+            target,
+            is_eager: false,
+            client: None,
+            is_datagrams: false,
+            is_held: false,
+            goes_on: false,
+            is_kept: false,
+        }
     }
 
     fn encode(&self, body: &mut Vec<u8>) {
         let flags = u8::from(self.is_eager)
             | u8::from(self.client.is_some()) << 1
             | u8::from(self.is_datagrams) << 2
-            | u8::from(self.is_held) << 3;
+            | u8::from(self.is_held) << 3
+            | u8::from(self.goes_on) << 4
+            | u8::from(self.is_kept) << 5;
         body.push(flags);
         self.target.encode(body);
         if let Some((client, listener)) = self.client {
@@ -76,7 +92,7 @@ impl Opening {
 
     fn read(body: &[u8]) -> Result<Self, MessageError> {
         let (flags, body) = match body {
-            [flags @ 0..=15, body @ ..] => (*flags, body),
+            [flags @ 0..=63, body @ ..] => (*flags, body),
             _ => return Err(MessageError::Body),
         };
         let (target, used) = Target::decode(body).map_err(MessageError::Target)?;
@@ -93,8 +109,13 @@ impl Opening {
         if !body.is_empty() {
             return Err(MessageError::Body);
         }
-        let [is_eager, is_datagrams, is_held] = [1, 4, 8].map(|bit| flags & bit != 0);
-        Ok(Self { target, is_eager, client, is_datagrams, is_held })
+        let [is_eager, is_datagrams, is_held, goes_on, is_kept] =
+            [1, 4, 8, 16, 32].map(|bit| flags & bit != 0);
+        // What is kept is held, too.
+        if (goes_on || is_kept) && (is_datagrams || !is_held) {
+            return Err(MessageError::Body);
+        }
+        Ok(Self { target, is_eager, client, is_datagrams, is_held, goes_on, is_kept })
     }
 }
 
@@ -167,6 +188,8 @@ pub enum Message {
         bound: Target,
         /// True if the egress has room for what the ingress' stream refers to while that is idle.
         is_held: bool,
+        /// True if it keeps, beside that, what the stream leaves for the next.
+        is_kept: bool,
     },
     /// There will be no stream, or no file, and why.
     Refused(Reason, String),
@@ -220,9 +243,13 @@ impl Message {
                 target.encode(&mut body);
                 1
             }
-            Self::Opened { bound, is_held } => {
+            Self::Opened { bound, is_held, is_kept } => {
                 bound.encode(&mut body);
-                if *is_held { OPENED_HELD } else { OPENED }
+                match (is_held, is_kept) {
+                    (_, true) => OPENED_KEPT,
+                    (true, false) => OPENED_HELD,
+                    (false, false) => OPENED,
+                }
             }
             Self::Refused(reason, text) => {
                 body.push(*reason as u8);
@@ -270,7 +297,7 @@ impl Message {
     /// [`MessageError`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
-        if !(1..=OPENED_HELD).contains(&kind) {
+        if !(1..=OPENED_KEPT).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let Some(&[_, high, low]) = bytes.first_chunk::<3>() else { return Ok(None) };
@@ -285,8 +312,9 @@ impl Message {
     fn read(kind: u8, body: &[u8]) -> Result<Self, MessageError> {
         match (kind, body) {
             (1, body) => read_target(body).map(Self::Open),
-            (OPENED | OPENED_HELD, body) => {
-                read_target(body).map(|bound| Self::Opened { bound, is_held: kind == OPENED_HELD })
+            (OPENED | OPENED_HELD | OPENED_KEPT, body) => {
+                let (is_held, is_kept) = (kind != OPENED, kind == OPENED_KEPT);
+                read_target(body).map(|bound| Self::Opened { bound, is_held, is_kept })
             }
             (3, [reason, text @ ..]) => {
                 let reason = Reason::ALL.into_iter().find(|known| *known as u8 == *reason);
@@ -378,7 +406,11 @@ mod tests {
         let target = opened();
         prop_oneof![
             target.clone().prop_map(Message::Open),
-            (target, any::<bool>()).prop_map(|(bound, is_held)| Message::Opened { bound, is_held }),
+            (target, 0..3).prop_map(|(bound, held)| Message::Opened {
+                bound,
+                is_held: held > 0,
+                is_kept: held > 1
+            }),
             (prop::sample::select(&Reason::ALL[..]), "[ -~]{0,200}")
                 .prop_map(|(reason, text)| Message::Refused(reason, text)),
             (
@@ -408,15 +440,29 @@ mod tests {
             (
                 opened(),
                 any::<[bool; 3]>(),
+                any::<[bool; 2]>(),
                 prop::option::of(any::<([u8; 4], [u8; 16], [u16; 2])>())
             )
-                .prop_map(|(target, [is_eager, is_datagrams, is_held], client)| {
-                    let client = client.map(|(v4, v6, ports)| {
-                        let v6: std::net::IpAddr = v6.into();
-                        ((v4, ports[0]).into(), (v6.to_canonical(), ports[1]).into())
-                    });
-                    Message::Opening(Opening { target, is_eager, client, is_datagrams, is_held })
-                }),
+                .prop_map(
+                    |(target, [is_eager, is_datagrams, is_held], kept, client)| {
+                        let client = client.map(|(v4, v6, ports)| {
+                            let v6: std::net::IpAddr = v6.into();
+                            ((v4, ports[0]).into(), (v6.to_canonical(), ports[1]).into())
+                        });
+                        // What is kept is held, and no datagrams are.
+                        let may_keep = is_held && !is_datagrams;
+                        let [goes_on, is_kept] = kept.map(|kept| kept && may_keep);
+                        Message::Opening(Opening {
+                            target,
+                            is_eager,
+                            client,
+                            is_datagrams,
+                            is_held,
+                            goes_on,
+                            is_kept,
+                        })
+                    }
+                ),
         ]
     }
 

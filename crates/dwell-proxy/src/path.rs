@@ -136,6 +136,11 @@ impl Share {
         }
     }
 
+    /// Returns the same for a message that is not looked at.
+    pub(crate) fn outlook(&self, now: Instant, len: usize) -> Advice {
+        self.path.load().arms.advice(now, len)
+    }
+
     /// Learns from a message.
     pub(crate) fn confirmed(&self, now: Instant, message: &Confirmed) {
         self.path.load().arms.confirmed(now, self.number, message);

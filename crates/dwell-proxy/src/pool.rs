@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::carrier::Carrier;
+use crate::kept::{Kept, Whose};
 use crate::metrics::{Counter, Present};
 
 /// A connection without a stream is closed after this time: before a NAT or a firewall between
@@ -88,11 +89,20 @@ impl Pool {
         spare.max(size.div_ceil(2).saturating_sub(warm))
     }
 
-    /// The connection that was used last, of those that are still there.
-    pub(crate) fn take(&self) -> Option<Carrier> {
+    /// A connection that is still there: the one that was used last, of those whose last stream has left something that is for
+    /// them, or else of those without any. The one that was used first, if all have something for others.
+    pub(crate) fn take(&self, whose: Option<&Whose>) -> Option<Carrier> {
         loop {
-            let last = self.lock().pop_back();
-            let (since, mut carrier) = last?;
+            let best = {
+                let mut warm = self.lock();
+                let is_theirs = |kept: &Kept| kept.whose.as_ref() == whose;
+                let theirs =
+                    warm.iter().rposition(|(_, one)| one.kept.as_ref().is_some_and(is_theirs));
+                let free = || warm.iter().rposition(|(_, one)| one.kept.is_none());
+                let at = theirs.or_else(free).unwrap_or(0);
+                warm.remove(at)
+            };
+            let (since, mut carrier) = best?;
             self.taken.notify_one();
             if since.elapsed() < WARM_TIME && carrier.is_quiet() {
                 return Some(carrier);
@@ -101,10 +111,10 @@ impl Pool {
     }
 
     /// Waits for a connection that another stream gives back.
-    pub(crate) async fn wait(&self) -> Carrier {
+    pub(crate) async fn wait(&self, whose: Option<&Whose>) -> Carrier {
         let _waiting = Present::new(&self.waiting);
         loop {
-            if let Some(carrier) = self.take() {
+            if let Some(carrier) = self.take(whose) {
                 return carrier;
             }
             self.came.notified().await;

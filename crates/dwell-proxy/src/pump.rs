@@ -12,9 +12,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dwell_stream::{AbortReason, Decompressors, Limits, Receiver, Sender, StreamError};
+use dwell_stream::{AbortReason, Decompressors, Receiver, Sender, StreamError};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use tokio::sync::SemaphorePermit;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use crate::carrier::Carrier;
@@ -79,7 +79,7 @@ pub(crate) struct Shared<'a> {
     /// Room for what it holds while it receives.
     pub(crate) receiving: Room<'a>,
     /// Room for what it refers to while it is idle.
-    pub(crate) history: Option<SemaphorePermit<'a>>,
+    pub(crate) history: Option<OwnedSemaphorePermit>,
 }
 
 /// The outcome of a stream.
@@ -108,6 +108,14 @@ pub(crate) struct Moved {
     pub(crate) received_link_bytes: u64,
 }
 
+/// What a stream leaves for the next one.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) sender: Option<Sender>,
+    pub(crate) receiver: Receiver,
+    pub(crate) room: OwnedSemaphorePermit,
+}
+
 /// A stream that is open.
 pub(crate) struct Pump<'a> {
     local: Local,
@@ -120,7 +128,7 @@ pub(crate) struct Pump<'a> {
     receiving: Room<'a>,
     /// The bytes that it may hold in either direction without room of its own.
     kept_bytes_max: usize,
-    _history: Option<SemaphorePermit<'a>>,
+    history: Option<OwnedSemaphorePermit>,
     up: Uplink,
     receiver: Receiver,
     /// The last time that it was read from, the other end's connection had something.
@@ -152,7 +160,7 @@ impl<'a> Pump<'a> {
     pub(crate) fn new(
         local: Local,
         carrier: &'a mut Carrier,
-        sender: Sender,
+        (sender, receiver): (Sender, Receiver),
         shared: Shared<'a>,
         idle: Duration,
     ) -> io::Result<Self> {
@@ -173,9 +181,9 @@ impl<'a> Pump<'a> {
             sending,
             receiving,
             kept_bytes_max,
-            _history: history,
+            history,
             up: Uplink::new(sender, Some(share)),
-            receiver: Receiver::new(Limits::in_order()),
+            receiver,
             // Until it was looked.
             was_read: true,
             sent: [0; 7],
@@ -192,8 +200,9 @@ impl<'a> Pump<'a> {
         })
     }
 
-    /// Moves bytes until the stream ends. The second is what it has moved.
-    pub(crate) async fn run(mut self) -> (End, Moved) {
+    /// Moves bytes until the stream ends. The second is what it has moved, the third what it leaves for the next stream on its
+    /// connection.
+    pub(crate) async fn run(mut self) -> (End, Moved, Option<Left>) {
         let end = poll_fn(|cx| self.poll(cx)).await;
         match &end {
             End::Finished => {
@@ -213,7 +222,15 @@ impl<'a> Pump<'a> {
             received_bytes: self.receiver.stats().data_bytes,
             received_link_bytes: self.receiver.stats().wire_bytes,
         };
-        (end, moved)
+        let left = match (&end, self.history) {
+            (End::Finished, Some(room)) => self.receiver.into_next().map(|receiver| Left {
+                sender: self.up.sender.into_next(),
+                receiver,
+                room,
+            }),
+            _ => None,
+        };
+        (end, moved, left)
     }
 
     /// Notifies the other end that the stream is given up, if it still receives, when it is its turn.

@@ -163,12 +163,18 @@ enum State {
 pub struct Negotiation<'a> {
     users: &'a Users,
     state: State,
+    user: Option<Vec<u8>>,
 }
 
 impl<'a> Negotiation<'a> {
     /// With a client that has just connected.
     pub const fn new(users: &'a Users) -> Self {
-        Self { users, state: State::Greeting }
+        Self { users, state: State::Greeting, user: None }
+    }
+
+    /// Returns the name that the client has shown to be its own.
+    pub fn into_user(self) -> Option<Vec<u8>> {
+        self.user
     }
 
     /// Goes one step on with what the client has sent so far; what was used is removed from
@@ -221,6 +227,7 @@ impl<'a> Negotiation<'a> {
             return Some((SocksStep::Refuse(answer, SocksError::Denied), password_end));
         }
         self.state = State::Request;
+        self.user = Some(name.to_vec());
         Some((SocksStep::Say(vec![AUTH_VERSION, 0]), password_end))
     }
 

@@ -143,8 +143,8 @@ impl SendCommand {
             compressing: Compression {
                 strategy: self.strategy,
                 codecs: self.codec,
-                wish: None,
                 objective: self.objective,
+                ..Compression::default()
             },
             connect: self.connect_time,
             silence: SILENCE_MAX,

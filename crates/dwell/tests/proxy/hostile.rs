@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use dwell_lab::corpus;
 use dwell_proxy::hello::{Hello, Purpose};
-use dwell_proxy::message::Message;
+use dwell_proxy::message::{Message, Opening};
 
 use crate::pair::{Directory, Pair, dwell, echo, exchange, patient, wait_until};
 
@@ -87,6 +87,47 @@ fn without_protection_the_parsers_hold() {
     let after = pair.egress.resident_bytes();
     assert!(after < before + (32 << 20), "from {before} to {after} bytes");
     assert_eq!(exchange(pair.connect(), b"hello").unwrap(), b"hello");
+}
+
+/// A stream that goes on needs one before it that was to be kept, and came to its end.
+#[test]
+fn what_was_not_kept_is_not_gone_on_with() {
+    let target = echo();
+    // The ingress has no connections of its own there.
+    let pair = Pair::in_directory(Directory::new(), target, &[], &["--pool", "0"]);
+    let hello = Hello::new(Purpose::Streams, 1 << 16, "").with_keeping().encode();
+    let opening = |goes_on, is_kept| {
+        let target = target.to_string().parse().unwrap();
+        let opening = Opening { goes_on, is_kept, is_held: true, ..Opening::new(target) };
+        Message::Opening(opening).encode()
+    };
+    // "dwell compresses packets ", raw, to be kept.
+    let first = [
+        &b"dws\x02\x01\x0c\0\x02\x40\0\x18\x50\x9b\xea\x24dwell compresses packets "[..],
+        b"\xf0\0\0\0\0\0\0\0\x19\x50\x9b\xea\x24",
+    ]
+    .concat();
+    let next = [
+        &b"dws\x05\x01\x0c\0\x02\x21\0\x18\0\x09\x50\x9b\xea\x24\x0f\x19\0\x01\x50kets "[..],
+        b"\xf0\0\0\0\0\0\0\0\x19\x50\x9b\xea\x24",
+    ]
+    .concat();
+    let finished = || pair.statuses()[1].streams.finished;
+    let cases: [(&[&[u8]], u64); 5] = [
+        (&[&opening(false, true), &first, &opening(true, false), &next], 2),
+        // Nothing before it; nothing that was to be kept; what was kept for one is gone after another.
+        (&[&opening(true, true), &next], 0),
+        (&[&opening(false, false), &first, &opening(true, false), &next], 1),
+        (&[&opening(false, true), &first, &opening(false, true), &next], 1),
+        (&[&opening(false, true), &first, &opening(true, false), &next, &opening(true, false)], 2),
+    ];
+    for (parts, expected) in cases {
+        let before = finished();
+        answer(pair.egress_at, &[&hello[..], &parts.concat()].concat());
+        wait_until("it is closed", || pair.statuses()[1].connections.open == 0);
+        assert_eq!(finished() - before, expected, "{parts:?}");
+    }
+    assert_eq!(pair.statuses()[1].streams.damaged, 1);
 }
 
 #[test]

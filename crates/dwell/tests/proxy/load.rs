@@ -34,7 +34,7 @@ pub(crate) fn may_open(descriptors: u64) -> Option<Descriptors> {
 }
 
 /// A connection from one of many addresses of loopback.
-fn connect_from(source: usize, to: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) fn connect_from(source: usize, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     let host = Ipv4Addr::new(127, 1, (source / 250) as u8, (source % 250 + 1) as u8);
     socket.bind(&SocketAddr::from((host, 0)).into())?;

@@ -15,7 +15,7 @@ pub(crate) fn connect(proxy: SocketAddr, target: &str) -> io::Result<TcpStream> 
     request(stream, target)
 }
 
-fn request(mut stream: TcpStream, target: &str) -> io::Result<TcpStream> {
+pub(crate) fn request(mut stream: TcpStream, target: &str) -> io::Result<TcpStream> {
     let mut bytes = vec![5, 1, 0];
     let target: dwell_proxy::target::Target = target.parse().unwrap();
     target.encode(&mut bytes);

@@ -13,7 +13,8 @@ use dwell_codec::CodecSpec;
 use dwell_confine::privilege::{self, User};
 use dwell_proxy::security::{Certificates, Security, read_psk};
 use dwell_proxy::{
-    Bound, Common, Compression, ConfigError, Limits, StreamLog, default_status, is_framed,
+    Bound, Common, Compression, ConfigError, EarlierStreams, Limits, StreamLog, default_status,
+    is_framed,
 };
 use dwell_stream::{Objective, Strategy};
 
@@ -130,6 +131,11 @@ pub(super) struct Options {
     /// The codecs that this end may use, as lz4,zstd:3 [default: lz4, zstd from -5 to 9, deflate]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', help_heading = COMPRESSION)]
     codec: Vec<CodecSpec>,
+    /// What a stream may refer to: only to what came on it (stream), also to what came before on streams of the same
+    /// client, by its address and the name that it gave to SOCKS, to the same target (client), or to what came on any (all).
+    /// An egress takes client and all alike: the ingress knows clients
+    #[arg(long, value_name = "WHAT", default_value = "client", help_heading = COMPRESSION)]
+    refer_to: ReferTo,
     /// Streams at once [default: as many as memory and file descriptors allow]
     #[arg(long, value_name = "COUNT", help_heading = LIMITS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -154,6 +160,24 @@ pub(super) struct Options {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     #[arg(help_heading = LIMITS)]
     handshake_time: Duration,
+}
+
+/// What a stream may refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ReferTo {
+    Stream,
+    Client,
+    All,
+}
+
+impl From<ReferTo> for EarlierStreams {
+    fn from(what: ReferTo) -> Self {
+        match what {
+            ReferTo::Stream => Self::None,
+            ReferTo::Client => Self::Client,
+            ReferTo::All => Self::All,
+        }
+    }
 }
 
 /// The form of lines about streams.
@@ -285,6 +309,7 @@ impl Options {
             codecs: self.codec,
             wish: self.wish,
             objective: self.objective,
+            earlier: self.refer_to.into(),
         };
         let user = user(self.user.as_deref(), privilege::is_root(), privilege::can_become)?;
         let stream_log = self.log_streams.map(stream_log);
