@@ -1,5 +1,6 @@
 //! `./x bench steps`: a link whose rate changes, behind a router where no relay feels it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -33,8 +34,10 @@ Examples:
 Between the relays is a router that shapes what it passes on to the first rate, then to the second
 and so on, under the load of one download; the relays' own devices are fast. With the rate `auto`
 they report to each other what arrives, and when; with `local` they know only what their own device
-does. `found` is the rate that the sending relay believes in, `after` when it came within 10 % of the link's
-to stay, while that did not count yet; `ping` is a ping beside the download,
+does, and with `configured` each rate is written in their configuration as soon as the link has it, as a bound for what
+finding it can bring. `found` is the rate that the sending relay believes in, `after` when it came within 10 % of the link's
+to stay, while that did not count yet, and `used` when nine tenths of the link were first in use for half a second;
+`ping` is a ping beside the download,
 `beyond` the queue on the way as the sending relay sees it. `off` is no tunnel at all.
 
 Exit codes:
@@ -123,6 +126,9 @@ pub(super) struct Phase {
     /// From the change of the rate until the estimate stayed near it; none if it did not before it counts.
     #[serde(default)]
     followed_ns: Option<u64>,
+    /// From the change of the rate until so much of it was carried for half a second as counts as used; none likewise.
+    #[serde(default)]
+    used_ns: Option<u64>,
     beyond_ns: Option<u64>,
     /// Packets that were sent, and that were compressed, in the window.
     sent_packets: Option<u64>,
@@ -171,6 +177,8 @@ const PING_PAUSE: Duration = Duration::from_millis(50);
 const GLANCE: Duration = Duration::from_millis(50);
 /// It is near the link's rate if it deviates by less.
 const NEAR: f64 = 0.1;
+/// It is in use if it carried all but this part for so long.
+const USED_FOR: Duration = Duration::from_millis(500);
 /// Starting and ending a tunnel.
 const AROUND: Duration = Duration::from_secs(2);
 
@@ -196,7 +204,9 @@ impl Steps {
         series.here(&all, length, is_interrupted, |Climber(contender, belief)| {
             self.shape(&bed, first)?;
             let belief = belief.unwrap_or(Belief::Auto);
-            trial::through(&bed, contender, (belief, &programs), |tunnel| self.climb(&bed, tunnel))
+            trial::through(&bed, contender, (belief, &programs), |tunnel| {
+                self.climb(&bed, tunnel, belief)
+            })
         })
     }
 
@@ -219,14 +229,18 @@ impl Steps {
     }
 
     /// One download through all rates.
-    fn climb(&self, bed: &Bed<'_>, tunnel: &Tunnel) -> anyhow::Result<Phases> {
+    fn climb(&self, bed: &Bed<'_>, tunnel: &mut Tunnel, belief: Belief) -> anyhow::Result<Phases> {
         let rate = LinkRate(self.rate.first().copied());
         let source = Source::seeded(self.seed);
         let content = Content::new(self.workload, rate, self.planned(), &source)?;
         let load = Load::start(bed, tunnel, &content)?;
         let begin = Instant::now();
+        let mut written = self.rate.first().copied();
         let phase = |&rate: &Rate| {
             self.shape(bed, rate)?;
+            if let (Belief::Configured, Tunnel::Dwell(relays)) = (belief, &mut *tunnel) {
+                relays.set_rate(written.replace(rate).unwrap_or(rate), rate)?;
+            }
             self.watch(bed, tunnel, &load, rate)
         };
         let phases: anyhow::Result<Vec<Phase>> = self.rate.iter().map(phase).collect();
@@ -242,18 +256,29 @@ impl Steps {
     }
 
     /// Lets the time pass that does not count; returns when in it the relay's estimate came near the
-    /// link's rate to stay.
-    fn settle(&self, bed: &Bed<'_>, tunnel: &Tunnel, rate: Rate) -> anyhow::Result<Option<u64>> {
-        let (begin, mut near_since) = (Instant::now(), None);
+    /// link's rate to stay, and when the link was in use.
+    fn settle(
+        &self,
+        bed: &Bed<'_>,
+        tunnel: &Tunnel,
+        rate: Rate,
+    ) -> anyhow::Result<[Option<u64>; 2]> {
+        let router = bed.pair.router.as_ref().context("there is no router")?;
+        let (begin, mut near_since, mut used_since) = (Instant::now(), None, None);
+        let mut carried = VecDeque::new();
         while begin.elapsed() < Duration::from_secs_f64(self.settle) {
             bed.sleep(GLANCE)?;
+            carried.push_back((Instant::now(), router.bytes_to_ingress()?));
+            if used_since.is_none() && is_used(&mut carried, rate) {
+                used_since = Some(begin.elapsed().saturating_sub(USED_FOR));
+            }
             let peer = tunnel.status()?.and_then(|status| status.peers.into_iter().next());
             let off = |bps: u64| bps as f64 / rate.as_bps() as f64 - 1.0;
             let is_near =
                 peer.and_then(|peer| peer.rate_bps).is_some_and(|bps| off(bps).abs() < NEAR);
             near_since = is_near.then(|| near_since.unwrap_or_else(|| begin.elapsed()));
         }
-        Ok(near_since.map(duration_ns))
+        Ok([near_since, used_since].map(|since| since.map(duration_ns)))
     }
 
     /// Measures while the link has one rate.
@@ -264,7 +289,7 @@ impl Steps {
         load: &Load,
         rate: Rate,
     ) -> anyhow::Result<Phase> {
-        let followed_ns = self.settle(bed, tunnel, rate)?;
+        let [followed_ns, used_ns] = self.settle(bed, tunnel, rate)?;
         let router = bed.pair.router.as_ref().context("there is no router")?;
         let pinger = Pinger::start(&bed.pair.client, PING_PAUSE)?;
         let peer = || -> anyhow::Result<Option<PeerStatus>> {
@@ -291,11 +316,24 @@ impl Steps {
             ping_p99_ns: pings.quantile_ns(0.99),
             found_bps: to_peer.as_ref().and_then(|peer| peer.rate_bps),
             followed_ns,
+            used_ns,
             beyond_ns: to_peer.as_ref().and_then(|peer| peer.beyond_ns),
             sent_packets: between(|peer| peer.tx.sent.packets),
             compressed_packets: between(|peer| peer.tx.compressed.packets),
         })
     }
+}
+
+/// Returns true if the router carried nearly as much of late as the link carries; forgets what is longer ago.
+fn is_used(carried: &mut VecDeque<(Instant, u64)>, rate: Rate) -> bool {
+    let Some(&(now, bytes)) = carried.back() else { return false };
+    while carried.get(1).is_some_and(|&(at, _)| now.duration_since(at) >= USED_FOR) {
+        carried.pop_front();
+    }
+    let Some(&(from, before)) = carried.front() else { return false };
+    let span = now.duration_since(from);
+    let all = rate.bytes_in_ns(duration_ns(span)) as f64;
+    span >= USED_FOR && bytes.saturating_sub(before) as f64 >= all * (1.0 - NEAR)
 }
 
 /// A row for each phase of each run.
@@ -321,6 +359,7 @@ fn table(runs: &[Run<Steps>]) -> Table {
             Figure::new("link", Of::Median, rate, |phase: &Phase| Some(phase.link_bps as f64)),
             mbps("found Mbit/s", |phase| phase.found_bps.map(|bps| bps as f64)),
             ns("after ms", |phase| phase.followed_ns),
+            ns("used ms", |phase| phase.used_ns),
             mbps("goodput Mbit/s", |phase| Some(phase.goodput_bps)),
             share("/link", |phase| Some(phase.goodput_bps / phase.link_bps as f64)),
             share("carried", |phase| Some(phase.carried_bps / phase.link_bps as f64)),
@@ -351,6 +390,7 @@ mod tests {
             ping_p99_ns: None,
             found_bps: Some(5_100_000),
             followed_ns: Some(700_000_000),
+            used_ns: Some(1_200_000_000),
             beyond_ns: Some(9_000_000),
             sent_packets: Some(100),
             compressed_packets: Some(90),

@@ -169,6 +169,21 @@ impl Relays {
         Ok(relays)
     }
 
+    /// Writes another rate where this one is in both configurations, and lets the relays read them.
+    ///
+    /// # Errors
+    /// If a configuration can't be changed, or a relay can't be signalled.
+    pub fn set_rate(&mut self, from: Rate, to: Rate) -> Result<(), RelayError> {
+        let line = |rate| format!("rate = \"{}\"\n", RelayRate::Fixed(rate));
+        for relay in [&mut self.ingress, &mut self.egress] {
+            let failed = |source| RelayError::Io { what: "change a rate".to_owned(), source };
+            let text = std::fs::read_to_string(&relay.config).map_err(failed)?;
+            std::fs::write(&relay.config, text.replace(&line(from), &line(to))).map_err(failed)?;
+            relay.process.signal(Signal::HUP)?;
+        }
+        Ok(())
+    }
+
     /// Waits until each receives something from the other.
     ///
     /// # Errors
