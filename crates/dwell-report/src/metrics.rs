@@ -88,7 +88,7 @@ fn of_peer(page: &mut Page, peer: &PeerStatus) {
     };
     let seconds = |ns: u64| ns as f64 / 1e9;
     maybe("dwell_link_rate_bps", "The link's rate, in bits per second.", peer.rate_bps.map(f));
-    let help = "The rate of a link beyond the next hop, if the slowest one is there.";
+    let help = "The rate of the slowest link on the path, if the peer's reports show one.";
     maybe("dwell_bottleneck_rate_bps", help, peer.bottleneck_bps.map(f));
     let help = "The queue on the path to the peer, by its reports.";
     maybe("dwell_beyond_seconds", help, peer.beyond_ns.map(seconds));

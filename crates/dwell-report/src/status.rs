@@ -236,7 +236,7 @@ pub struct PeerStatus {
     /// round trip.
     #[serde(default)]
     pub one_way_ns: Option<u64>,
-    /// The rate of a link beyond the next hop, if the slowest one is there by the peer's reports.
+    /// The rate of the slowest link on the path, if the peer's reports show one.
     #[serde(default)]
     pub bottleneck_bps: Option<u64>,
     /// The time by which a datagram recently took longer to the peer than at best: the queue on the

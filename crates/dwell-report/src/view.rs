@@ -288,7 +288,7 @@ fn notes(peer: &PeerStatus) -> String {
         let queue = optional(peer.beyond_ns, human::duration);
         let _ = writeln!(
             out,
-            "{}: a link further on carries {}; its queue is {queue}",
+            "{}: the slowest link carries {}; its queue is {queue}",
             peer.name,
             human::rate(bps)
         );
@@ -549,7 +549,7 @@ hub: dropped records of contexts: late 2
             beyond_ns: Some(9_000_000),
             ..PeerStatus::default()
         };
-        let expected = "hub: a link further on carries 5 Mbit/s; its queue is 9.0 ms\n";
+        let expected = "hub: the slowest link carries 5 Mbit/s; its queue is 9.0 ms\n";
         assert_eq!(notes(&beyond), expected);
     }
 

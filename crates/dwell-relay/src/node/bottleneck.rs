@@ -5,7 +5,8 @@
 //! between two reports: at what rate they came, and for how much longer than usual they were on
 //! their way. While a queue stands beyond, datagrams come at the rate of the link behind it. So the
 //! relay sends at that rate itself, a little below it until that queue is short: then the queue is
-//! here.
+//! here. A slow device of this machine is found in the same way. It pushes back, but a queue in the kernel that keeps it
+//! busy until a relay that is pushed back wakes up is several times as long as one that a known rate needs.
 //!
 //! Adopted from others: delivery rate as the measure of the link, and pacing by it, from BBR
 //! (Cardwell et al., draft-ietf-ccwg-bbr, sections 4.1 and 5.5); the one-way delay above its recent
@@ -38,7 +39,7 @@ use dwell_base::{Instant, Rate};
 use dwell_wire::Arrivals;
 
 use base::Base;
-use held::{Attribution, Held, RateSample};
+use held::{Attribution, Held, RateSample, Way};
 use marks::Marks;
 use service::ServiceWatch;
 
@@ -47,8 +48,12 @@ const ENTER_NS: u64 = 20 * MILLI_NS;
 /// It must stand for this long, and be seen in this many reports.
 const ENTER_SPAN_NS: u64 = 400 * MILLI_NS;
 const ENTER_SAMPLES: usize = 4;
-/// While the relay paces, the queue is the least that was seen in this many reports.
+/// While the relay paces, the queue is the least that was seen in this many reports; in fewer of those that come
+/// with the times of single datagrams, as each is the least of many then, ...
 const HELD_SAMPLES: usize = 3;
+const HELD_SAMPLES_EVEN: usize = 2;
+/// ... if that changes by less from one to the next.
+const EVEN_NS: u64 = MILLI_NS;
 /// Rates are measured over at least this long, ...
 const RATE_SPAN_NS: u64 = 200 * MILLI_NS;
 /// ... and not over more than this, in which there was a pause.
@@ -58,8 +63,14 @@ const SAMPLES_MAX: usize = 32;
 /// The least delay is that of the last two to three of these: paths change, and clocks drift
 /// apart, by a tenth of a millisecond a second at the worst.
 const BASE_SPAN_NS: u64 = 10 * SECOND_NS;
+/// The same while the relay paces: a shorter queue is kept then, so that less of a drift would be mistaken for one, and
+/// it is emptied more often.
+const BASE_HELD_SPAN_NS: u64 = 3 * SECOND_NS;
 /// Nothing is in transit for this long: the peer has another clock than before.
 const OTHER_CLOCK_NS: u64 = 10 * SECOND_NS;
+/// How fast the mean follows of what the least delay changes by, and how much a change counts at most.
+const NOISE_SMOOTHING: f64 = 1.0 / 16.0;
+const NOISE_NS_MAX: u64 = 10 * MILLI_NS;
 /// A delay that is the least by more than this says that there was still a queue.
 const FALLS_NS: i64 = MILLI_NS as i64;
 /// Above this, a queue is that of a busy receiver rather than of a link: with pacing its sender would
@@ -67,9 +78,11 @@ const FALLS_NS: i64 = MILLI_NS as i64;
 const RATE_MAX_BPS: f64 = 400e6;
 /// The relay is never slowed down below this.
 const RATE_MIN_BPS: f64 = 32e3;
-/// While the local device pushes back, it is the bottleneck.
+/// While the local device pushes back, it is the bottleneck, and the kernel holds about this, or two packets.
 const LOCAL_NS: u64 = SECOND_NS;
-/// ... and also if it does so while the relay paces, between this many reports in a row.
+const LOCAL_QUEUE_NS: u64 = 4 * MILLI_NS;
+/// If the local device pushes back while the relay paces, between this many reports in a row, its link is slower
+/// than what was found.
 const LOCAL_REPORTS: u32 = 3;
 /// If the peer reports nothing of what is sent for this long, nothing is known any more; if that is more than signs
 /// of life and probes of the path, which nobody reports.
@@ -110,13 +123,26 @@ pub(crate) struct Found {
 struct Sample {
     reported_at: Instant,
     sent_at: Instant,
-    /// All that was sent up to it, and all that came.
+    /// All that was sent up to it, and all that came; and the time in which more would have been sent, had we been awake.
     sent_bytes: u64,
+    lost_ns: u64,
     came_bytes: u64,
     came_at_ns: u64,
     highest: u64,
-    /// The way to the peer, and what one clock is ahead of the other.
+    /// The way to the peer, and what one clock is ahead of the other: the least since the report before, if the peer says
+    /// when each datagram came.
     delay_ns: i64,
+    is_of_each: bool,
+}
+
+/// Rates over a while, in bits per second.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    /// What was sent, while we were awake.
+    sent_bps: f64,
+    /// What came, and what that is of the time in which we were awake.
+    came_bps: f64,
+    came_awake_bps: f64,
 }
 
 /// The state of the path to one peer.
@@ -126,6 +152,13 @@ pub(crate) struct Bottleneck {
     service: ServiceWatch,
     samples: VecDeque<Sample>,
     base: Base<BASE_SPAN_NS>,
+    base_held: Base<BASE_HELD_SPAN_NS>,
+    /// The way there and the report's way back.
+    trip: Base<BASE_SPAN_NS>,
+    /// What the least delay changes by from report to report, on the average.
+    noise_ns: f64,
+    /// The least delay of the datagrams that the peer has said the times of since its latest report.
+    least_ns: Option<i64>,
     held: Option<Held>,
     /// When the latest report came, also of a session before.
     reported_at: Instant,
@@ -145,10 +178,10 @@ struct Unreported {
 }
 
 impl Bottleneck {
-    /// A datagram was sent, with this number in the present session.
+    /// A datagram was sent, with this number in the present session; the link was free for so long before though it waited.
     #[inline]
-    pub(crate) fn sent(&mut self, now: Instant, number: u64, link_bytes: u64) {
-        self.marks.sent(now, number, link_bytes);
+    pub(crate) fn sent(&mut self, now: Instant, number: u64, (link_bytes, lost_ns): (u64, u64)) {
+        self.marks.sent(now, number, (link_bytes, lost_ns));
         self.service.sent(now, number, link_bytes);
     }
 
@@ -170,6 +203,7 @@ impl Bottleneck {
         self.marks.clear();
         self.service.begin_session();
         self.samples.clear();
+        self.least_ns = None;
         self.unreported = None;
     }
 
@@ -202,20 +236,30 @@ impl Bottleneck {
 
     /// Returns the recent delay of the path to the peer above its least, in nanoseconds.
     pub(crate) fn queue_ns(&self) -> Option<u64> {
-        self.standing_ns(HELD_SAMPLES)
+        self.held_ns()
     }
 
     /// A probe came to the peer: what is on its way takes no less than it did.
     pub(crate) fn probed(&mut self, now: Instant, sent_at: Instant, came_at_ns: u64) {
         let delay_ns = came_at_ns.wrapping_sub(sent_at.as_ns()) as i64;
         self.see_to_clocks(delay_ns);
+        self.add_delay(now, delay_ns);
+        self.trip.add(now, now.since_ns(sent_at) as i64);
+    }
+
+    fn add_delay(&mut self, now: Instant, delay_ns: i64) {
         self.base.add(now, delay_ns);
+        self.base_held.add(now, delay_ns);
+    }
+
+    fn begin_bases(&mut self) {
+        (self.base, self.base_held) = (Base::default(), Base::default());
     }
 
     /// The peer's clock may have begun again.
     fn see_to_clocks(&mut self, delay_ns: i64) {
         if self.base.least().is_some_and(|least| delay_ns.abs_diff(least) > OTHER_CLOCK_NS) {
-            self.base = Base::default();
+            self.begin_bases();
             self.samples.clear();
         }
     }
@@ -225,12 +269,14 @@ impl Bottleneck {
         self.service.reach(arrivals.first);
         let Some(least_ns) = self.service.delays_ns(arrivals).min() else { return };
         self.see_to_clocks(least_ns);
+        self.least_ns = Some(self.least_ns.map_or(least_ns, |before| before.min(least_ns)));
         self.service.on_arrivals(now, arrivals, least_ns);
     }
 
     /// A report came.
     pub(crate) fn on_report(&mut self, now: Instant, report: &LinkReport) {
         let Some(sample) = self.sample(now, report) else { return };
+        self.least_ns = None;
         self.marks.set_lag(now.since_ns(sample.sent_at));
         if self.samples.back().is_some_and(|last| sample.sent_at.since_ns(last.sent_at) > FORGET_NS)
         {
@@ -243,7 +289,6 @@ impl Bottleneck {
             self.samples.pop_front();
         }
         let refused = report.refused_at;
-        let is_local = refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS);
         let refused_since = refused.is_some_and(|at| at > self.reported_at);
         self.local_reports = if refused_since { self.local_reports + 1 } else { 0 };
         self.see_to_clocks(sample.delay_ns);
@@ -251,13 +296,17 @@ impl Bottleneck {
             self.base.least().is_some_and(|least| sample.delay_ns < least.saturating_sub(FALLS_NS));
         self.reported_at = now;
         self.unreported = None;
+        if let Some(last) = self.samples.back().filter(|_| sample.is_of_each) {
+            let change_ns = sample.delay_ns.abs_diff(last.delay_ns).min(NOISE_NS_MAX) as f64;
+            self.noise_ns += (change_ns - self.noise_ns) * NOISE_SMOOTHING;
+        }
         self.samples.push_back(sample);
-        self.base.add(now, sample.delay_ns);
+        self.add_delay(now, sample.delay_ns);
+        self.trip.add(now, now.since_ns(sample.sent_at) as i64);
         match self.held {
             Some(_) if self.local_reports >= LOCAL_REPORTS => self.held = None,
             Some(_) => self.follow(now, is_least),
-            None if !is_local => self.look_out(now),
-            None => {}
+            None => self.look_out(now, refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS)),
         }
     }
 
@@ -274,31 +323,48 @@ impl Bottleneck {
                 return None;
             }
         }
+        let delay_ns = report.highest_at_ns.wrapping_sub(mark.at.as_ns()) as i64;
         Some(Sample {
             reported_at: now,
             sent_at: mark.at,
             sent_bytes: mark.bytes,
+            lost_ns: mark.lost_ns,
             came_bytes: report.bytes,
             came_at_ns: report.highest_at_ns,
             highest: report.highest,
-            delay_ns: report.highest_at_ns.wrapping_sub(mark.at.as_ns()) as i64,
+            delay_ns: self.least_ns.map_or(delay_ns, |least_ns| least_ns.min(delay_ns)),
+            is_of_each: self.least_ns.is_some(),
         })
     }
 
-    /// The least delay above the base in the latest reports.
-    fn standing_ns(&self, samples: usize) -> Option<u64> {
-        let base = self.base.least()?;
+    /// The queue that stands while the relay paces.
+    fn held_ns(&self) -> Option<u64> {
+        let is_even = self.samples.back()?.is_of_each && self.noise_ns < EVEN_NS as f64;
+        let samples = if is_even { HELD_SAMPLES_EVEN } else { HELD_SAMPLES };
+        self.standing_ns(samples, self.base_held.least()?)
+    }
+
+    /// The path to the peer, if that says when each datagram came.
+    fn way(&self) -> Option<Way> {
+        let trip_ns = self.trip.least().and_then(|ns| u64::try_from(ns).ok())?;
+        let is_of_each = self.samples.back()?.is_of_each;
+        is_of_each.then_some(Way { trip_ns, noise_ns: self.noise_ns })
+    }
+
+    /// The least delay above this one in the latest reports.
+    fn standing_ns(&self, samples: usize, base: i64) -> Option<u64> {
         let latest = self.samples.iter().rev().take(samples);
         let least = latest.map(|sample| sample.delay_ns).min()?;
         Some(u64::try_from(least.saturating_sub(base)).unwrap_or(0))
     }
 
-    /// Returns the rates that were sent and received, in bits per second.
-    fn rates_bps(&self) -> Option<(f64, f64)> {
+    /// Returns the rates over the latest reports.
+    fn rates_bps(&self) -> Option<Rates> {
         let last = self.samples.back()?;
         let span = |first: &&Sample| last.came_at_ns.saturating_sub(first.came_at_ns);
         let first = self.samples.iter().rev().find(|first| span(first) >= RATE_SPAN_NS)?;
         let (came_ns, sent_ns) = (span(&first), last.sent_at.since_ns(first.sent_at));
+        let lost_ns = (last.lost_ns - first.lost_ns).min(sent_ns / 2);
         if came_ns > RATE_SPAN_NS_MAX || sent_ns == 0 {
             return None;
         }
@@ -307,18 +373,22 @@ impl Bottleneck {
         // have come late.
         let came_bytes = (last.came_bytes - first.came_bytes).min(sent_bytes * 5 / 4);
         let bps = |bytes: u64, ns: u64| bytes as f64 * 8e9 / ns as f64;
-        Some((bps(sent_bytes, sent_ns), bps(came_bytes, came_ns)))
+        Some(Rates {
+            sent_bps: bps(sent_bytes, sent_ns - lost_ns),
+            came_bps: bps(came_bytes, came_ns),
+            came_awake_bps: bps(came_bytes, came_ns - lost_ns.min(came_ns / 2)),
+        })
     }
 
     /// Looks for a queue that stands beyond, or for a link that is busy without one: the bottleneck is
     /// there then.
-    fn look_out(&mut self, now: Instant) {
-        let Some((_, came_bps)) = self.rates_bps() else { return };
+    fn look_out(&mut self, now: Instant, is_local: bool) {
+        let Some(Rates { came_bps, .. }) = self.rates_bps() else { return };
         let is_possible = |bps: f64| (RATE_MIN_BPS..RATE_MAX_BPS).contains(&bps);
         if !is_possible(came_bps) || now < self.alone_until {
             return;
         }
-        let long_ns = ENTER_NS.max(2 * held::target_ns(came_bps));
+        let long_ns = ENTER_NS.max(2 * held::target_ns(came_bps, None));
         let stood_ns = self.stood_ns(now, ENTER_SPAN_NS, ENTER_SAMPLES);
         let service = self.service.service(now).filter(|service| service.is_smooth);
         let bps = match service.map(|service| service.bps) {
@@ -326,6 +396,12 @@ impl Bottleneck {
             Some(bps) if is_possible(bps) => bps,
             _ => return,
         };
+        // The kernel's queue may be as short as that by which the rate would be seen.
+        let quiet = self.way().map(|way| Way { noise_ns: 0.0, ..way });
+        let kernel_ns = held::packets_ns(bps).max(LOCAL_QUEUE_NS);
+        if is_local && held::target_ns(bps, quiet) > kernel_ns {
+            return;
+        }
         self.held = Some(Held::new(now, bps));
         self.follow(now, false);
     }
@@ -334,28 +410,29 @@ impl Bottleneck {
     fn stood_ns(&self, now: Instant, span_ns: u64, samples_min: usize) -> Option<u64> {
         let is_before = |sample: &Sample| now.since_ns(sample.reported_at) >= span_ns;
         let samples = self.samples.iter().rev().position(is_before)? + 1;
-        self.standing_ns(samples).filter(|_| samples >= samples_min)
+        self.standing_ns(samples, self.base.least()?).filter(|_| samples >= samples_min)
     }
 
     /// The bottleneck is beyond: sets the pace.
     fn follow(&mut self, now: Instant, is_least: bool) {
         let (Some(held), Some(last)) = (self.held.as_ref(), self.samples.back()) else { return };
-        let (Some((sent_bps, came_bps)), Some(queue_ns)) =
-            (self.rates_bps(), self.standing_ns(HELD_SAMPLES))
-        else {
-            return;
-        };
+        let (Some(rates), Some(queue_ns)) = (self.rates_bps(), self.held_ns()) else { return };
         let before = self.samples.iter().rev().nth(1).map_or(last.sent_at, |before| before.sent_at);
         let lag_ns = now.since_ns(before).saturating_sub(queue_ns);
         let mut held = held.clone();
         let service_bps = self.service.service_now(now);
+        // While we were late the link may have idled; if it did, what came faster shows it.
+        let pairs_bps = self.service.pairs_now(now).unwrap_or(0.0);
+        let came_bps = pairs_bps.clamp(rates.came_bps, rates.came_awake_bps);
+        let way = self.way();
         let attribution = held.update(&RateSample {
             now,
-            sent_bps,
+            sent_bps: rates.sent_bps,
             came_bps,
             service_bps,
             queue_ns,
             lag_ns,
+            way,
             is_least,
         });
         let took_ns = now.since_ns(held.since);
@@ -370,8 +447,9 @@ impl Bottleneck {
                 }
                 self.back_off_ns = (self.back_off_ns * 2).clamp(BACK_OFF_NS, BACK_OFF_NS_MAX);
                 self.alone_until = now + self.back_off_ns;
-                self.base = Base::default();
-                self.base.add(now, last.delay_ns);
+                let delay_ns = last.delay_ns;
+                self.begin_bases();
+                self.add_delay(now, delay_ns);
             }
         }
     }

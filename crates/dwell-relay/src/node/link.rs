@@ -484,7 +484,7 @@ fn send_body(
 ) -> Option<Sent> {
     let room = peer.units_bytes_max();
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
-    let Peer { handshake, retransmit_buffer, rtt_ns, bottleneck, extra, path_mtu, tail, .. } = peer;
+    let Peer { handshake, retransmit_buffer, rtt_ns, extra, path_mtu, tail, .. } = peer;
     let loses = peer.reports.loses_there(now);
     let session = handshake.session()?;
     let datagram = env.datagram(index);
@@ -503,14 +503,14 @@ fn send_body(
     let len = session.seal(datagram, body_len);
     extra.datagrams += 1;
     path_mtu.sent(now, len);
+    let paced_bytes = peer.paced_bytes(len);
+    let lost_ns = peer.pacer.sent(now, paced_bytes, sending.waited_ns);
     if listens {
-        bottleneck.sent(now, number, header_bytes + len as u64);
+        peer.bottleneck.sent(now, number, (header_bytes + len as u64, lost_ns));
         if sending.has_packets {
-            bottleneck.sent_packets(now, header_bytes + len as u64);
+            peer.bottleneck.sent_packets(now, header_bytes + len as u64);
         }
     }
-    let paced_bytes = peer.paced_bytes(len);
-    peer.pacer.sent(now, paced_bytes, sending.waited_ns);
     if !env.commit(index, len, peer.pacer.burst_bytes()) {
         peer.pacer.blocked(now);
     }

@@ -3,8 +3,8 @@
 //! The queue must be ours: what waits in the kernel can't be compressed any more. With a
 //! configured rate the pacer hands out frames at that rate. Without one it watches the
 //! socket: while the kernel refuses datagrams the link is busy, and what the kernel takes
-//! between refusals is the link's rate. If [`bottleneck`](super::bottleneck) found a slower link
-//! further on, frames are handed out at that link's rate as well.
+//! between refusals is the link's rate. If [`bottleneck`](super::bottleneck) found the slowest link
+//! from what the peer reports, frames are handed out at that link's rate.
 
 use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
@@ -62,6 +62,8 @@ const FORGET_NS: u64 = 2 * SECOND_NS;
 const BUFFER_NS_MIN: u64 = 2 * MILLI_NS;
 /// ... and more if our wake-ups come late, up to this much.
 const BUFFER_NS_MAX: u64 = 32 * MILLI_NS;
+/// It has room for this much of it if it is paced.
+const BUFFER_PACED_NS: u64 = 20 * MILLI_NS;
 /// Less would let the link idle between a wake-up and the next datagram: a full packet goes
 /// out while two are in the buffer.
 const BUFFER_BYTES_MIN: u64 = 3_456;
@@ -286,16 +288,20 @@ impl Pacer {
 
     /// Returns the bytes of packets that the kernel's send buffer should hold, if the rate is found
     /// by back-pressure: little, because what waits there can't be compressed any more, but enough
-    /// to keep the link busy until we are woken.
+    /// to keep the link busy until we are woken. More finds room if the rate was found by reports, so that it is the pace
+    /// that holds back and not the kernel.
     pub fn buffer_bytes(&self) -> Option<u64> {
-        (self.pacing == Pacing::Auto).then_some(self.buffer_bytes)
+        let paced = self.found.map_or(0, |found| found.rate.bytes_in_ns(BUFFER_PACED_NS));
+        (self.pacing == Pacing::Auto).then_some(self.buffer_bytes.max(paced.min(BUFFER_BYTES_MAX)))
     }
 
     /// A frame was given to the link that might have had it this much earlier. Only for a time in which
     /// something waited for it can a wake-up have come late: an idle link saves nothing up, or small
-    /// packets that come to it one by one would never wait for each other.
-    pub fn sent(&mut self, now: Instant, link_bytes: u64, waited_ns: u64) {
+    /// packets that come to it one by one would never wait for each other. Returns for how much longer than can be made up for
+    /// the link was free while something waited.
+    pub fn sent(&mut self, now: Instant, link_bytes: u64, waited_ns: u64) -> u64 {
         self.sample_bytes += link_bytes;
+        let mut lost_ns = 0;
         if let Some(rate) = self.measured.filter(|_| self.pacing == Pacing::Auto) {
             let full_at = now + rate.transmission_ns(self.buffer_bytes.max(link_bytes));
             let drained_at = self.drained_at.max(now) + rate.transmission_ns(link_bytes);
@@ -304,7 +310,9 @@ impl Pacer {
             self.note_flow(now, link_bytes, rate);
         }
         if let Some(rate) = self.pace() {
-            let start = self.free_at.max(now.before_ns(self.catch_up_ns.min(waited_ns)));
+            let made_up_ns = self.catch_up_ns.min(waited_ns);
+            let start = self.free_at.max(now.before_ns(made_up_ns));
+            lost_ns = start.since_ns(self.free_at).min(waited_ns - made_up_ns);
             if let Some(since) = self.busy_since {
                 self.idled_ns += start.since_ns(self.free_at.max(since));
                 self.busy_ns += rate.transmission_ns(link_bytes);
@@ -319,6 +327,7 @@ impl Pacer {
             let is_ahead = self.free_at.since_ns(now) > self.ahead_ns;
             self.is_full = is_burst && (still_full || is_ahead);
         }
+        lost_ns
     }
 
     /// The socket refused a datagram.
@@ -485,6 +494,22 @@ mod tests {
         let bytes = rate.bytes_in_ns(SECOND_NS);
         let expected = (bytes - bytes / LEFT_OUT_PART) / FRAME;
         assert!((expected..=expected + 25).contains(&frames), "{frames} of {expected}");
+    }
+
+    #[test]
+    fn what_a_late_wake_up_loses_is_what_it_can_t_make_up_for() {
+        let now = Instant::from_ns(SECOND_NS);
+        let frame_ns = Rate::from_mbps(10).transmission_ns(FRAME);
+        let lost = |late_ns, waited_ns| {
+            let mut pacer = Pacer::new(Pacing::Fixed(Rate::from_mbps(10)));
+            pacer.sent(now, FRAME, 0);
+            pacer.sent(pacer.free_at + late_ns, FRAME, waited_ns)
+        };
+        assert!(frame_ns < 2 * MILLI_NS);
+        assert_eq!(lost(MILLI_NS, SECOND_NS), 0, "it is made up for");
+        assert_eq!(lost(5 * MILLI_NS, SECOND_NS), 3 * MILLI_NS);
+        assert_eq!(lost(5 * MILLI_NS, 4 * MILLI_NS), 2 * MILLI_NS, "it did not wait for longer");
+        assert_eq!(lost(SECOND_NS, 0), 0, "nothing waited");
     }
 
     #[test]

@@ -10,6 +10,16 @@ use super::RATE_MIN_BPS;
 const TARGET_NS: u64 = 10 * MILLI_NS;
 /// ... and at least this many packets of full length.
 const TARGET_BITS: f64 = 2.0 * 1500.0 * 8.0;
+/// Less is enough if the times of single datagrams show what stands, since it is the least of all that then has to be so
+/// long: this part of the round trip, ...
+const TARGET_TRIPS: u64 = 4;
+/// ... or this, with which it is known from what wake-ups are late by, ...
+const TARGET_SHORT_NS: u64 = MILLI_NS;
+/// ... or so many times what the least delay changes by from report to report, on machines that have other things to do and paths
+/// whose delay varies: what is less than that is not known to be a queue; ...
+const TARGET_NOISES: f64 = 6.0;
+/// ... and at least a packet: that with the least delay has one in front of it.
+const TARGET_SHORT_BITS: f64 = 1500.0 * 8.0;
 /// A deviation of the queue is made good in this time, or in three times that after which the effect
 /// is seen: less would swing.
 const SETTLE_NS_MIN: u64 = 250 * MILLI_NS;
@@ -17,8 +27,10 @@ const SETTLE_LAGS: u64 = 3;
 /// The pace stands off the link's rate by no more than this.
 const GAIN_MIN: f64 = -0.4;
 const GAIN_MAX: f64 = 0.25;
-/// The first step upwards; each one that meets no queue is followed by one twice as large.
-const GAIN_UP: f64 = 0.04;
+/// The first step upwards, which makes half of the wanted queue until it is seen; each one that meets no queue is followed
+/// by one twice as large.
+const GAIN_UP_MIN: f64 = 0.015;
+const GAIN_UP_MAX: f64 = 0.04;
 /// A step that was not taken after this has to be begun again.
 const STEP_LAGS: u64 = 6;
 /// After this many such steps in a row, 14 times the rate in all, there is no bottleneck.
@@ -34,9 +46,13 @@ const SMOOTHING_UNSURE: f64 = 0.1;
 const EXCESS: f64 = 1.03;
 /// The queue beyond is emptied this often, to measure the path without it. (BBR's ProbeRTT.)
 /// The first time comes sooner: what was believed before is from a time with a queue, perhaps.
-const REFRESH_NS: u64 = 8 * SECOND_NS;
+const REFRESH_NS: u64 = 4 * SECOND_NS;
 const REFRESH_FIRST_NS: u64 = SECOND_NS;
-const REFRESH_GAIN: f64 = -0.3;
+/// By so much less at the most, and at the least.
+const REFRESH_GAIN_MIN: f64 = -0.3;
+const REFRESH_GAIN_MAX: f64 = -0.05;
+/// More than the wanted queue goes, as it may be longer: by half, and by this.
+const REFRESH_MORE_NS: u64 = 2 * MILLI_NS;
 /// What waits here because of that has gone so many lags later.
 const HELD_BACK_LAGS: u64 = 2;
 /// It goes on while the delay falls below what was known, but not for longer than this.
@@ -63,6 +79,8 @@ pub(super) struct RateSample {
     pub(super) queue_ns: u64,
     /// The time until a change of the pace is seen, without the queue.
     pub(super) lag_ns: u64,
+    /// The path, if the peer says when each datagram came.
+    pub(super) way: Option<Way>,
     /// The delay is below any that was known.
     pub(super) is_least: bool,
 }
@@ -93,6 +111,8 @@ pub(super) struct Held {
     sure_bps: f64,
     /// The ratio of the pace to it.
     gain: f64,
+    /// The first step upwards.
+    gain_up: f64,
     /// Steps upwards that met no queue, and when the latest was.
     steps: u32,
     step_bps: f64,
@@ -100,15 +120,38 @@ pub(super) struct Held {
     /// When the queue is emptied next, and until when it is.
     refresh_at: Instant,
     refresh_until: Instant,
+    refresh_gain: f64,
     /// What waits here for longer because of that, until it has gone.
     held_back_ns: u64,
     /// The queue that is being shortened.
     proof: Option<Proof>,
 }
 
-/// Returns the wanted length of the queue beyond, on a link of this rate.
-pub(super) fn target_ns(bps: f64) -> u64 {
-    TARGET_NS.max((TARGET_BITS * 1e9 / bps.max(1.0)) as u64)
+/// What is known of a path on which single datagrams are seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// The round trip without a queue.
+    pub(super) trip_ns: u64,
+    /// What the least delay changes by from report to report.
+    pub(super) noise_ns: f64,
+}
+
+/// Returns the time that two packets of full length take.
+pub(super) fn packets_ns(bps: f64) -> u64 {
+    (TARGET_BITS * 1e9 / bps.max(1.0)) as u64
+}
+
+/// Returns the wanted length of the queue beyond, on a link of this rate at the end of such a path.
+pub(super) fn target_ns(bps: f64, way: Option<Way>) -> u64 {
+    let takes_ns = |bits: f64| (bits * 1e9 / bps.max(1.0)) as u64;
+    match way {
+        Some(way) => {
+            let least_ns = (way.trip_ns / TARGET_TRIPS).max(TARGET_SHORT_NS);
+            let known_ns = (way.noise_ns * TARGET_NOISES) as u64;
+            least_ns.max(known_ns).min(TARGET_NS).max(takes_ns(TARGET_SHORT_BITS))
+        }
+        None => TARGET_NS.max(packets_ns(bps)),
+    }
 }
 
 impl Held {
@@ -118,11 +161,13 @@ impl Held {
             rate_bps,
             sure_bps: rate_bps,
             gain: 0.0,
+            gain_up: GAIN_UP_MAX,
             steps: 0,
             step_bps: rate_bps,
             stepped_at: now,
             refresh_at: now + REFRESH_FIRST_NS,
             refresh_until: Instant::ZERO,
+            refresh_gain: 0.0,
             held_back_ns: 0,
             proof: None,
         }
@@ -147,7 +192,9 @@ impl Held {
     }
 
     pub(super) fn update(&mut self, sample: &RateSample) -> Attribution {
-        let target_ns = target_ns(self.rate_bps);
+        let target_ns = target_ns(self.rate_bps, sample.way);
+        self.gain_up =
+            (target_ns as f64 / (2 * sample.lag_ns.max(1)) as f64).clamp(GAIN_UP_MIN, GAIN_UP_MAX);
         let attribution = if sample.queue_ns <= target_ns / 2 {
             match sample.service_bps {
                 Some(_) => self.keep(sample),
@@ -179,11 +226,11 @@ impl Held {
             // Who does not take the room that there is says nothing about the link.
             (self.steps, self.step_bps, self.stepped_at) = (0, self.rate_bps, sample.now);
         }
-        if sample.sent_bps > self.rate_bps * (1.0 + GAIN_UP / 4.0) {
+        if sample.sent_bps > self.rate_bps * (1.0 + self.gain_up / 4.0) {
             self.rate_bps = sample.sent_bps.min(self.rate_bps * RISE_MAX);
             self.sure_bps = self.sure_bps.max(self.rate_bps);
         }
-        let is_step = self.rate_bps >= self.step_bps * (1.0 + GAIN_UP / 2.0);
+        let is_step = self.rate_bps >= self.step_bps * (1.0 + self.gain_up / 2.0);
         if is_step && since_step_ns >= sample.lag_ns {
             (self.step_bps, self.stepped_at) = (self.rate_bps, sample.now);
             self.steps += 1;
@@ -229,37 +276,40 @@ impl Held {
     }
 
     fn next_gain(&mut self, sample: &RateSample, target_ns: u64) -> f64 {
-        if self.refreshes(sample, target_ns) {
-            return REFRESH_GAIN;
+        if let Some(gain) = self.refreshes(sample, target_ns) {
+            return gain;
         }
         if sample.queue_ns <= target_ns / 2 {
-            return (GAIN_UP * f64::from(1u32 << self.steps.min(8))).min(GAIN_MAX);
+            return (self.gain_up * f64::from(1u32 << self.steps.min(8))).min(GAIN_MAX);
         }
         let settle_ns = SETTLE_NS_MIN.max(SETTLE_LAGS * sample.lag_ns) as f64;
-        ((target_ns as f64 - sample.queue_ns as f64) / settle_ns).clamp(GAIN_MIN, GAIN_UP)
+        ((target_ns as f64 - sample.queue_ns as f64) / settle_ns).clamp(GAIN_MIN, self.gain_up)
     }
 
-    /// Returns true if the queue is being emptied for once.
-    fn refreshes(&mut self, sample: &RateSample, target_ns: u64) -> bool {
-        let empty_ns = (target_ns as f64 / -REFRESH_GAIN) as u64;
+    /// Returns the gain by which the queue is being emptied for once.
+    fn refreshes(&mut self, sample: &RateSample, target_ns: u64) -> Option<f64> {
         if sample.now >= self.refresh_until + HELD_BACK_LAGS * sample.lag_ns {
             self.held_back_ns = 0;
         }
-        if sample.now < self.refresh_until {
-            if sample.is_least {
-                let until = sample.now + sample.lag_ns + empty_ns;
-                self.refresh_until =
-                    until.min(self.refresh_at.before_ns(REFRESH_NS - REFRESH_NS_MAX));
-            }
-            return true;
-        }
         let is_due = sample.now >= self.refresh_at;
+        if !is_due && sample.now >= self.refresh_until {
+            return None;
+        }
         if is_due {
-            let length_ns = sample.lag_ns + empty_ns;
+            let queue_ns = sample.queue_ns.clamp(target_ns, 2 * target_ns);
+            let more_ns = (queue_ns + queue_ns / 2 + REFRESH_MORE_NS) as f64;
+            let gain = -more_ns / sample.lag_ns.max(1) as f64;
+            self.refresh_gain = gain.clamp(REFRESH_GAIN_MIN, REFRESH_GAIN_MAX);
+            let length_ns = (more_ns / -self.refresh_gain) as u64;
             self.refresh_until = sample.now + length_ns;
             self.refresh_at = sample.now + REFRESH_NS;
-            self.held_back_ns = (length_ns as f64 * -REFRESH_GAIN) as u64;
+            self.held_back_ns = more_ns as u64;
+        } else if sample.is_least {
+            let until = sample.now + sample.lag_ns;
+            let latest = self.refresh_at.before_ns(REFRESH_NS - REFRESH_NS_MAX);
+            self.refresh_until = self.refresh_until.max(until.min(latest));
+            self.refresh_gain = REFRESH_GAIN_MIN;
         }
-        is_due
+        Some(self.refresh_gain)
     }
 }

@@ -18,22 +18,25 @@ const MARKS_IN_LAG: u64 = 128;
 pub(super) struct Mark {
     pub(super) number: u64,
     pub(super) at: Instant,
-    /// All bytes of the session up to this datagram.
+    /// All bytes of the session up to this datagram, and all of its time that was lost.
     pub(super) bytes: u64,
+    pub(super) lost_ns: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     marks: VecDeque<Mark>,
     bytes: u64,
+    lost_ns: u64,
     next_at: Instant,
     spacing_ns: u64,
 }
 
 impl Marks {
     #[inline]
-    pub(super) fn sent(&mut self, now: Instant, number: u64, link_bytes: u64) {
+    pub(super) fn sent(&mut self, now: Instant, number: u64, (link_bytes, lost_ns): (u64, u64)) {
         self.bytes += link_bytes;
+        self.lost_ns += lost_ns;
         if now >= self.next_at {
             self.mark(now, number);
         }
@@ -43,7 +46,7 @@ impl Marks {
         if self.marks.len() == MARKS_MAX {
             self.thin();
         }
-        self.marks.push_back(Mark { number, at: now, bytes: self.bytes });
+        self.marks.push_back(Mark { number, at: now, bytes: self.bytes, lost_ns: self.lost_ns });
         self.next_at = now + self.spacing_ns.max(SPACING_NS_MIN);
     }
 
@@ -72,7 +75,7 @@ impl Marks {
 
     pub(super) fn clear(&mut self) {
         self.marks.clear();
-        self.bytes = 0;
+        (self.bytes, self.lost_ns) = (0, 0);
         self.next_at = Instant::ZERO;
     }
 }
@@ -86,7 +89,7 @@ mod tests {
     fn marks_reach_back_before_any_report_came() {
         let mut marks = Marks::default();
         for number in 1..=10_000 {
-            marks.sent(Instant::from_ns(number * MILLI_NS), number, 1_000);
+            marks.sent(Instant::from_ns(number * MILLI_NS), number, (1_000, 0));
             assert!(marks.marks.len() <= MARKS_MAX);
         }
         for number in [4_000, 5_000, 9_000, 9_999] {
@@ -99,8 +102,8 @@ mod tests {
         }
         // Reports came, and their lag is short.
         marks.set_lag(10 * MILLI_NS);
-        marks.sent(Instant::from_ns(11_000 * MILLI_NS), 11_000, 1_000);
-        marks.sent(Instant::from_ns(11_001 * MILLI_NS), 11_001, 1_000);
+        marks.sent(Instant::from_ns(11_000 * MILLI_NS), 11_000, (1_000, 0));
+        marks.sent(Instant::from_ns(11_001 * MILLI_NS), 11_001, (1_000, 0));
         assert_eq!(marks.at(11_000).map(|mark| mark.number), Some(11_000));
     }
 }

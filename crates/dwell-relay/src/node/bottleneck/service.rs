@@ -153,6 +153,18 @@ impl ServiceWatch {
         (service.is_smooth || service.is_stretched).then_some(service.bps)
     }
 
+    /// The rate of single datagrams that stood behind each other of late, however often the link idled in between. It is that
+    /// of the link if a queue is known to stand there, or to have stood until we were late.
+    pub(super) fn pairs_now(&self, now: Instant) -> Option<f64> {
+        let recent = self.spells.iter().rev().take(SPELLS_NOW);
+        let recent = recent.filter(|spell| now.since_ns(spell.at) < WINDOW_NS);
+        let sum = |(pairs, bytes, ns): (u32, u64, u64), spell: &Spell| {
+            (pairs + spell.pairs, bytes + spell.bytes, ns + spell.came_ns)
+        };
+        let (pairs, bytes, came_ns) = recent.fold((0, 0, 0), sum);
+        (pairs >= PAIRS_NOW_MIN && came_ns > 0).then(|| bytes as f64 * 8e9 / came_ns as f64)
+    }
+
     fn service_of(
         &self,
         now: Instant,

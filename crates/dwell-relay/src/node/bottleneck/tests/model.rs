@@ -45,6 +45,12 @@ pub(super) struct Terms {
     /// The rate that the programs behind the relay send at most, all together.
     pub(super) offered_bps: u64,
     pub(super) listens: bool,
+    /// The relay knows the link's rate at each time, as if it were written.
+    pub(super) knows: bool,
+    /// The relay's own device is the slow one, and refuses what is too much until its rate was found.
+    pub(super) is_local: bool,
+    /// The relay's machine is busy: for some milliseconds now and then nothing runs there.
+    pub(super) stalls: bool,
     /// The peer says when each datagram came; earlier versions don't.
     pub(super) tells_arrivals: bool,
     pub(super) seed: u64,
@@ -65,6 +71,9 @@ impl Default for Terms {
             cross_flows: 0,
             offered_bps: u64::MAX,
             listens: true,
+            knows: false,
+            is_local: false,
+            stalls: false,
             tells_arrivals: true,
             seed: 1,
         }
@@ -220,6 +229,10 @@ pub(super) struct Model {
     acks: LinkModel<Answer>,
     cross_due: f64,
     offered: f64,
+    stalled_until: Instant,
+    stalled_ns: u64,
+    /// For how long what is sent now may have waited because of that.
+    waited_ns: u64,
     // The peer.
     highest: u64,
     highest_at: Instant,
@@ -252,6 +265,9 @@ impl Model {
             acks: LinkModel::new(LinkSpec::new().with_delay_ns(terms.back.delay_ns)),
             cross_due: 0.0,
             offered: 0.0,
+            stalled_until: Instant::ZERO,
+            stalled_ns: 0,
+            waited_ns: STEP_NS,
             highest: 0,
             highest_at: Instant::ZERO,
             came_bytes: 0,
@@ -314,17 +330,39 @@ impl Model {
         self.now = self.now + STEP_NS;
         self.arrive();
         self.report();
+        if self.terms.knows {
+            let rate = self.link.rate().unwrap_or(Rate::from_mbps(1000));
+            self.pacer.set_pacing(Pacing::Fixed(rate));
+        }
+        if self.is_stalled() {
+            return;
+        }
         self.answers();
         self.beside();
         self.offer();
         self.send();
     }
 
+    /// Every 20 ms on the average the relay's machine has other things to do, for up to 5 ms.
+    fn is_stalled(&mut self) -> bool {
+        if self.terms.stalls && self.now >= self.stalled_until {
+            let is_over = self.stalled_until != Instant::ZERO;
+            self.waited_ns = STEP_NS + if is_over { self.stalled_ns } else { 0 };
+            (self.stalled_until, self.stalled_ns) = (Instant::ZERO, 0);
+            if !is_over && self.rng.below(20 * MILLI_NS / STEP_NS) == 0 {
+                self.stalled_ns = self.rng.below(5 * MILLI_NS);
+                self.stalled_until = self.now + self.stalled_ns;
+            }
+        }
+        self.now < self.stalled_until
+    }
+
     /// A probe, as there is when a session begins.
     pub(super) fn probe(&mut self) {
         let came_at = self.now + self.terms.link.delay_ns + self.terms.link.jitter_ns / 2;
         let came_at_ns = self.peer_clock_ns(came_at);
-        self.bottleneck.probed(self.now, self.now, came_at_ns);
+        let back_at = came_at + self.terms.back.delay_ns;
+        self.bottleneck.probed(back_at, self.now, came_at_ns);
     }
 
     /// A new session: what is in transit still counts for the one before.
@@ -374,7 +412,8 @@ impl Model {
                 highest: self.highest,
                 highest_at_ns: self.peer_clock_ns(self.highest_at),
                 bytes: self.came_bytes,
-                refused_at: None,
+                refused_at: (self.terms.is_local && self.bottleneck.found().is_none())
+                    .then_some(self.now),
             };
             if let Some(lie) = self.lie {
                 lie(&mut report);
@@ -391,7 +430,7 @@ impl Model {
             flows[flow].acknowledged(self.now, serial);
         }
         while let Some(delivered) = self.back.pop(self.now) {
-            if self.terms.listens {
+            if self.terms.listens && !self.terms.knows {
                 let (arrivals, report) = &delivered.packet;
                 if let Some(arrivals) = arrivals {
                     self.bottleneck.on_arrivals(self.now, arrivals);
@@ -441,9 +480,10 @@ impl Model {
         while let Some(packets) = self.port.pop(self.now, (&self.pacer, self.terms.grants)) {
             self.number += 1;
             let bytes = packets.iter().map(|it| it.bytes).sum::<u64>() + HEADER_BYTES;
-            self.bottleneck.sent(self.now, self.number - self.renewed_at, bytes);
+            let lost_ns = self.pacer.sent(self.now, bytes, self.waited_ns);
+            let number = self.number - self.renewed_at;
+            self.bottleneck.sent(self.now, number, (bytes, lost_ns));
             self.bottleneck.sent_packets(self.now, bytes);
-            self.pacer.sent(self.now, bytes, STEP_NS);
             self.carried.insert(self.number, packets);
             let packet = Packet::Ours { number: self.number };
             self.link.push(self.now, bytes as usize, packet);
