@@ -380,7 +380,7 @@ fn contexts(peer: &PeerStatus) -> String {
         } else if tx.mode == "stateless" {
             let _ = writeln!(
                 out,
-                "{name}: batches refer to nothing at present, since so much is lost on a long way"
+                "{name}: batches refer to nothing at present: on a long way too much is lost, or it is not known yet"
             );
         }
         if tx.encoded_again_packets > 0 {

@@ -4,8 +4,7 @@
 //! sends again is there no sooner where order can't be kept for it (`order_wait` is short against the round trip): it comes
 //! behind what came after it, and mostly beside the sender's own. To the sender both are signs that the network changes the
 //! order of packets, so that from then on it waits up to a round trip longer before it believes in a loss (RFC 8985, sections
-//! 6.2 and 7.2), and what it does not believe to be lost fills its window. Over 600 ms with 3 % lost, BBR had 9.4 to 9.8 Mbit/s
-//! without that, and 6.1 to 8.1 with it; at 10 % 5.1, and .3 to 3.5.
+//! 6.2 and 7.2), and what it does not believe to be lost fills its window. docs/benchmarks.md, "Lossy links", has what that costs.
 
 use dwell_base::time::MILLI_NS;
 

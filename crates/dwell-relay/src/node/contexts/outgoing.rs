@@ -463,8 +463,11 @@ impl Outgoing {
     }
 
     /// The next number of the context for a packet that is bound to it and goes raw; none if nothing
-    /// of the context is on its way that it could pass.
+    /// of the context is on its way that it could pass. Where losses are not mended here, it is better passed than waited for.
     pub(crate) fn number_raw(&mut self, now: Instant, at: u8) -> Option<Position> {
+        if self.mode() == Mode::Stateless {
+            return None;
+        }
         let context = self.contexts.get_mut(usize::from(at))?;
         let is_ordered = context.written_generation > 0 && !context.writes_alone;
         (is_ordered && context.is_in_flight(now) && !context.is_ahead(now))
