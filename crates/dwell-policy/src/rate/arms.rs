@@ -211,9 +211,10 @@ enum Way {
         sent: u32,
         row: u32,
     },
-    /// Half of them.
+    /// Half of them; with the number of them, and whether a trial is to be confirmed by that.
     Doubted {
         sent: u32,
+        is_trial: bool,
     },
 }
 
@@ -265,10 +266,11 @@ impl Class {
                 *sent = sent.wrapping_add(1);
                 !sent.is_multiple_of(OTHER_EVERY)
             }
-            Way::Doubted { sent } => {
+            Way::Doubted { sent, is_trial } => {
                 *sent += 1;
                 if *sent > DOUBTED_SENT_MAX {
-                    self.compresses();
+                    let is_trial = *is_trial;
+                    self.refuted(is_trial);
                     return false;
                 }
                 sent.is_multiple_of(2)
@@ -339,7 +341,7 @@ impl Class {
                 let is_another = *row >= ROW_MAX;
                 self.raw.push(message);
                 if is_another || self.raw.took_ns() > END * compressed_ns {
-                    self.doubt();
+                    self.doubt(false);
                 }
             }
             Way::Doubted { .. } => {
@@ -352,30 +354,35 @@ impl Class {
     /// Ends a doubt, if enough has gone either way.
     fn decide_doubted(&mut self) {
         let is_over = self.raw.count.min(self.compressed.count) >= DOUBTED_COUNTED;
-        if !matches!(self.way, Way::Doubted { .. }) || !is_over {
+        let Way::Doubted { is_trial, .. } = self.way else { return };
+        if !is_over {
             return;
         }
         if self.raw_is_as_soon() {
-            self.way = Way::Raw { sent: 0, row: 0 };
+            (self.way, self.wait) = (Way::Raw { sent: 0, row: 0 }, WAIT_FIRST);
         } else {
-            self.compresses();
+            self.refuted(is_trial);
         }
+    }
+
+    /// Messages as they are take longer: those of a trial, which comes later the next time, or all that did until now.
+    fn refuted(&mut self, is_trial: bool) {
+        if is_trial { self.failed() } else { self.compresses() }
     }
 
     /// Ends a trial. The compressed messages were before it, when there may have been more of them at once, for which each took
     /// longer: so it is decided by others.
     fn decide(&mut self) {
         if self.raw_is_as_soon() {
-            self.wait = WAIT_FIRST;
-            self.doubt();
+            self.doubt(true);
         } else {
             self.failed();
         }
     }
 
     /// Has half of the messages go either way, until there are enough to decide.
-    fn doubt(&mut self) {
-        self.way = Way::Doubted { sent: 0 };
+    fn doubt(&mut self, is_trial: bool) {
+        self.way = Way::Doubted { sent: 0, is_trial };
         (self.compressed, self.raw) = (Times::default(), Times::default());
     }
 

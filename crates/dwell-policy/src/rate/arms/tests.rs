@@ -217,3 +217,22 @@ mod times {
         assert_eq!(times.count, SAMPLES as u32);
     }
 }
+
+/// Where there are more at once before a trial than in it, a trial passes and is refuted each time.
+#[test]
+fn a_trial_that_is_refuted_comes_later_the_next_time() {
+    let mut world = World::new(1e9);
+    let mut raw = Vec::new();
+    for _ in 0..4_000 {
+        world.other_ns = match world.arms.classes[2].way {
+            Way::Compressed => 20 * MS,
+            // The next one goes as it is.
+            Way::Doubted { sent, .. } if (sent + 1).is_multiple_of(2) => MS,
+            _ => MS / 10,
+        };
+        raw.push(world.sends(1).goes_raw);
+    }
+    let first = raw[..100].iter().filter(|&&raw| raw).count();
+    let late = raw[1_000..].iter().filter(|&&raw| raw).count();
+    assert!(first > 10 && late < 150, "{first} of 100, then {late} of 3,000");
+}
