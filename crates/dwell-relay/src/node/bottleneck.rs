@@ -81,6 +81,9 @@ const RATE_MIN_BPS: f64 = 32e3;
 /// While the local device pushes back, it is the bottleneck, and the kernel holds about this, or two packets.
 const LOCAL_NS: u64 = SECOND_NS;
 const LOCAL_QUEUE_NS: u64 = 4 * MILLI_NS;
+/// A slow device of our own is found by reports over round trips of this length or less: over longer ones they come later than what
+/// the kernel refuses.
+const SHORT_NS: u64 = held::TARGET_TRIPS * LOCAL_QUEUE_NS;
 /// If the local device pushes back while the relay paces, between this many reports in a row, its link is slower
 /// than what was found.
 const LOCAL_REPORTS: u32 = 3;
@@ -236,7 +239,12 @@ impl Bottleneck {
 
     /// Returns the recent delay of the path to the peer above its least, in nanoseconds.
     pub(crate) fn queue_ns(&self) -> Option<u64> {
-        self.held_ns()
+        // Where nobody empties the queue, what was least long ago counts.
+        if self.held.is_some() {
+            self.held_ns()
+        } else {
+            self.standing_ns(HELD_SAMPLES, self.base.least()?)
+        }
     }
 
     /// A probe came to the peer: what is on its way takes no less than it did.
@@ -399,7 +407,9 @@ impl Bottleneck {
         // The kernel's queue may be as short as that by which the rate would be seen.
         let quiet = self.way().map(|way| Way { noise_ns: 0.0, ..way });
         let kernel_ns = held::packets_ns(bps).max(LOCAL_QUEUE_NS);
-        if is_local && held::target_ns(bps, quiet) > kernel_ns {
+        // Over a long path reports come later than what the kernel refuses.
+        let is_short = quiet.is_some_and(|way| way.trip_ns <= SHORT_NS);
+        if is_local && (!is_short || held::target_ns(bps, quiet) > kernel_ns) {
             return;
         }
         self.held = Some(Held::new(now, bps));

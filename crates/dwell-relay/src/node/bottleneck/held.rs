@@ -12,7 +12,7 @@ const TARGET_NS: u64 = 10 * MILLI_NS;
 const TARGET_BITS: f64 = 2.0 * 1500.0 * 8.0;
 /// Less is enough if the times of single datagrams show what stands, since it is the least of all that then has to be so
 /// long: this part of the round trip, ...
-const TARGET_TRIPS: u64 = 4;
+pub(super) const TARGET_TRIPS: u64 = 4;
 /// ... or this, with which it is known from what wake-ups are late by, ...
 const TARGET_SHORT_NS: u64 = MILLI_NS;
 /// ... or so many times what the least delay changes by from report to report, on machines that have other things to do and paths
@@ -47,6 +47,8 @@ const EXCESS: f64 = 1.03;
 /// The queue beyond is emptied this often, to measure the path without it. (BBR's ProbeRTT.)
 /// The first time comes sooner: what was believed before is from a time with a queue, perhaps.
 const REFRESH_NS: u64 = 4 * SECOND_NS;
+/// ... and no more than one part in so many of the time.
+const REFRESH_PART: u64 = 8;
 const REFRESH_FIRST_NS: u64 = SECOND_NS;
 /// By so much less at the most, and at the least.
 const REFRESH_GAIN_MIN: f64 = -0.3;
@@ -118,6 +120,7 @@ pub(super) struct Held {
     step_bps: f64,
     stepped_at: Instant,
     /// When the queue is emptied next, and until when it is.
+    refresh_began: Instant,
     refresh_at: Instant,
     refresh_until: Instant,
     refresh_gain: f64,
@@ -165,6 +168,7 @@ impl Held {
             steps: 0,
             step_bps: rate_bps,
             stepped_at: now,
+            refresh_began: Instant::ZERO,
             refresh_at: now + REFRESH_FIRST_NS,
             refresh_until: Instant::ZERO,
             refresh_gain: 0.0,
@@ -300,13 +304,15 @@ impl Held {
             let more_ns = (queue_ns + queue_ns / 2 + REFRESH_MORE_NS) as f64;
             let gain = -more_ns / sample.lag_ns.max(1) as f64;
             self.refresh_gain = gain.clamp(REFRESH_GAIN_MIN, REFRESH_GAIN_MAX);
-            let length_ns = (more_ns / -self.refresh_gain) as u64;
+            // On a thin link the queue is so long that emptying it would take most of the time.
+            let length_ns = ((more_ns / -self.refresh_gain) as u64).min(REFRESH_NS_MAX);
+            self.refresh_began = sample.now;
             self.refresh_until = sample.now + length_ns;
-            self.refresh_at = sample.now + REFRESH_NS;
-            self.held_back_ns = more_ns as u64;
+            self.refresh_at = sample.now + REFRESH_NS.max(REFRESH_PART * length_ns);
+            self.held_back_ns = (length_ns as f64 * -self.refresh_gain) as u64;
         } else if sample.is_least {
             let until = sample.now + sample.lag_ns;
-            let latest = self.refresh_at.before_ns(REFRESH_NS - REFRESH_NS_MAX);
+            let latest = self.refresh_began + REFRESH_NS_MAX;
             self.refresh_until = self.refresh_until.max(until.min(latest));
             self.refresh_gain = REFRESH_GAIN_MIN;
         }
