@@ -46,6 +46,13 @@ fn becomes_short(mut spent: impl FnMut() -> u64) {
     assert!((0..50).any(|_| spent() < ALONE));
 }
 
+/// One of a few is short: now and then a message goes as it is, to see if that is as soon.
+#[track_caller]
+fn is_short(mut spent: impl FnMut() -> u64) {
+    let all: Vec<_> = (0..30).map(|_| spent()).take_while(|&spent| spent > ALONE).collect();
+    assert!(all.len() < 30, "{all:?}");
+}
+
 #[test]
 fn a_stream_refers_to_an_earlier_one_of_the_same_client() {
     let pair = pair(echo(), &[], &[]);
@@ -75,10 +82,13 @@ fn clients_have_nothing_in_common_unless_that_is_wanted() {
         let from = |source| spent(&pair, || connect_from(source, pair.listener));
         becomes_short(|| from(1));
         // It has the other connection, if it may not have that.
-        let other = from(2);
-        assert_eq!(other < ALONE, is_common, "{other}");
-        let first = from(1);
-        assert!(first < ALONE, "{first}");
+        if is_common {
+            is_short(|| from(2));
+        } else {
+            let other = from(2);
+            assert!(other > ALONE, "{other}");
+        }
+        is_short(|| from(1));
     }
 }
 
@@ -93,8 +103,7 @@ fn targets_have_nothing_in_common() {
     let other = spent(&pair, || TcpStream::connect(listener));
     assert!(other > ALONE, "{other}");
     // It is the same target by whatever listener.
-    let one = spent(&pair, || socks::connect(pair.socks, &allow[0]));
-    assert!(one < ALONE, "{one}");
+    is_short(|| spent(&pair, || socks::connect(pair.socks, &allow[0])));
 }
 
 #[test]
