@@ -156,10 +156,10 @@ mod tests {
     use dwell_wire::{ContextOffer, Headers};
 
     use super::*;
-    use crate::node::contexts::Limits;
     use crate::node::contexts::begin::{Coder, Wanted};
     use crate::node::contexts::job::Made;
     use crate::node::contexts::outgoing::{Entered, Left};
+    use crate::node::contexts::{Limits, Mode};
     use crate::node::store::{InContext, Treatment};
 
     const BOUND_NS: u64 = 200 * MILLI_NS;
@@ -222,5 +222,15 @@ mod tests {
         // Those of others do, while something is on its way.
         assert_eq!(in_context(false, false).len(), 49);
         assert_eq!(in_context(false, true), [0; 0]);
+    }
+
+    /// Of what is not sent again nothing may be waited for.
+    #[test]
+    fn what_goes_raw_has_no_number_where_batches_refer_to_nothing() {
+        let now = at(0);
+        let mut contexts = bound(now);
+        assert!(contexts.outgoing.number_raw(now, 0).is_some());
+        contexts.outgoing.want(Mode::Stateless);
+        assert!(contexts.outgoing.number_raw(now, 0).is_none());
     }
 }
