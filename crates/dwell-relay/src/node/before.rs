@@ -136,37 +136,40 @@ impl Peer {
 }
 
 impl Node {
-    /// An authentic datagram of the session before came.
+    /// An authentic datagram of the session before came. Returns true if it has the content of one that is missed.
     pub(super) fn came_before(
         &mut self,
         env: &mut impl Env,
         now: Instant,
         index: usize,
         (header, body): (DataHeader, &[u8]),
-    ) {
+    ) -> bool {
         let peer = &mut self.peers[index];
         let waits = peer.waits_before();
-        let Peer { before: Some(before), handshake, reorder, .. } = peer else { return };
-        let Some(session) = handshake.previous() else { return };
+        let Peer { before: Some(before), handshake, reorder, .. } = peer else { return false };
+        let Some(session) = handshake.previous() else { return false };
+        let mut is_missed = false;
         let number = reconstruct_sequence(session.window().highest(), header.sequence_low);
         before.heard_at = now;
         before.came.pass(now, number, waits);
         for record in Records::new(body).map_while(Result::ok) {
             match record {
                 Record::Resent { sequence_low } => {
-                    before.came.resent(reconstruct_sequence(number, sequence_low), &[]);
+                    let number = reconstruct_sequence(number, sequence_low);
+                    is_missed |= before.came.resent(number, &[]).is_some();
                 }
                 Record::Control(Control::Gone(numbers)) => {
                     numbers.iter().for_each(|number| before.came.gone(number));
                 }
                 Record::Control(Control::Missing(numbers)) => {
                     asked_before(&mut self.peers[index], index, env, now, &numbers);
-                    return;
+                    return is_missed;
                 }
                 _ => {}
             }
         }
         reorder.count(&mut before.came);
+        is_missed
     }
 
     /// Asks for what is missing of the session before, and ends it in time.

@@ -178,9 +178,11 @@ impl Node {
             _ => None,
         };
         let Some(number) = number else {
-            let is_new = resent.is_none_or(|low| peer.handshake.accept_resent(header, low));
+            // A number that is missed may be older than the window knows: over a long path many follow within a round trip.
+            let mut is_new = resent.is_none_or(|low| peer.handshake.accept_resent(header, low));
             if opened.previous {
-                self.came_before(env, now, index, (header, body));
+                repeat_late_final(env, now, index, peer);
+                is_new |= self.came_before(env, now, index, (header, body));
             }
             let part = if is_new { Part::All } else { Part::Control };
             self.records(env, now, index, (body, None), part);
@@ -458,6 +460,15 @@ impl Node {
 fn repeat_final(env: &mut impl Env, now: Instant, index: usize, peer: &mut Peer) {
     let mut out = [0; HELLO_LEN_MAX];
     if let Some(len) = peer.handshake.repeat_final(now, &mut out) {
+        env.hello(Destination::Peer(index), &out[..len]);
+        peer.sent_hello(now, len);
+    }
+}
+
+/// The peer may not know that the present session has begun.
+pub(super) fn repeat_late_final(env: &mut impl Env, now: Instant, index: usize, peer: &mut Peer) {
+    let mut out = [0; HELLO_LEN_MAX];
+    if let Some(len) = peer.handshake.repeat_late_final(now, &mut out) {
         env.hello(Destination::Peer(index), &out[..len]);
         peer.sent_hello(now, len);
     }

@@ -15,6 +15,7 @@ use super::contexts::{CodecTrial, ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::flow_watch::FlowWatch;
+use super::inbound::repeat_late_final;
 use super::link::{send_control, send_controls};
 use super::peer::{NEVER_COMPRESSED, Peer};
 use super::pump::note_work;
@@ -399,6 +400,7 @@ pub(super) fn clamp(packet: &mut [u8], mtu: u16) {
 
 /// Asks the peer for a sign of life.
 pub(super) fn probe(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
+    repeat_late_final(env, now, index, peer);
     let probe = peer.probe(now, index);
     send_control(peer, index, env, &probe);
 }

@@ -279,6 +279,18 @@ impl Handshake {
         }
     }
 
+    /// See [`Psk::repeat_late_final`].
+    pub(crate) fn repeat_late_final(
+        &mut self,
+        now: Instant,
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> Option<usize> {
+        match &mut self.0 {
+            Method::Psk(psk) => psk.repeat_late_final(now, out),
+            Method::Keyed(_) => None,
+        }
+    }
+
     /// See [`Psk::hello`].
     pub(crate) fn hello(
         &mut self,

@@ -25,6 +25,8 @@ pub(super) const PSK_HELLO_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN
 const RETRY_NS: u64 = SECOND_NS;
 /// The same hello is answered at most once in this time.
 const ANSWER_GAP_NS: u64 = 50 * MILLI_NS;
+/// A final hello is repeated this often while nothing comes by the session that it is of.
+const FINAL_AGAIN_NS: u64 = 100 * MILLI_NS;
 /// Hellos from where the peer is known to be are answered at most this often in a second, ...
 const KNOWN: Allowance = Allowance { total: 25, of_network: 25, of_address: 25 };
 /// ... and all others: they can be recorded, and sent again from everywhere.
@@ -94,6 +96,8 @@ pub(super) struct Psk {
     current: Option<Session>,
     previous: Option<Session>,
     initial_at: Instant,
+    /// When the final hello of the current session was sent last.
+    final_at: Instant,
     answers: Answers,
     wanted: bool,
 }
@@ -125,6 +129,7 @@ impl Psk {
             current: None,
             previous: None,
             initial_at: Instant::ZERO,
+            final_at: Instant::ZERO,
             wanted: true,
         }
     }
@@ -224,6 +229,22 @@ impl Psk {
             .then(|| self.write_final(theirs, mine, out))
     }
 
+    /// The peer still sends by the session before, or says nothing. If nothing was received in the present one for a while, it
+    /// may not have it, because our final hello was lost: writes that again.
+    pub(crate) fn repeat_late_final(
+        &mut self,
+        now: Instant,
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> Option<usize> {
+        let session = self.current.as_ref().filter(|session| !session.has_received())?;
+        let (mine, theirs) = session.salts();
+        if now < self.final_at + FINAL_AGAIN_NS {
+            return None;
+        }
+        self.final_at = now;
+        Some(self.write_final(theirs, mine, out))
+    }
+
     /// Takes in a hello (`body` behind the nonce, opened in place), and writes the answer if
     /// there is one to be given: its length, or zero.
     pub(crate) fn hello(
@@ -283,7 +304,7 @@ impl Psk {
         self.offered = self.of_salt.take().unwrap_or(self.offer);
         // What is offered may have changed since the peer was sent this salt.
         self.wanted = self.offered != self.offer;
-        self.initial_at = now + RETRY_NS;
+        (self.initial_at, self.final_at) = (now + RETRY_NS, now);
         mine
     }
 
@@ -486,6 +507,31 @@ mod tests {
         let len = a.repeat_final(at(100), &mut out).expect("nothing was received from b");
         let (outcome, _) = deliver(&mut b, at(100), &out[..len]);
         assert!(matches!(outcome, HelloOutcome::Installed(_)), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_final_hello_is_repeated_while_nothing_comes_by_its_session() {
+        let key = Some(&[9; 32]);
+        let (mut a, mut b) = (end(1, key), end(2, key));
+        connect(&mut a, &mut b, at(0));
+        a.renew();
+        let (_, answer) = deliver(&mut b, at(1_000), &initial(&mut a, at(1_000)));
+        deliver(&mut a, at(1_000), &answer); // its final hello is lost
+        let mut out = [0; HELLO_LEN_MAX];
+        assert_eq!(
+            a.repeat_late_final(at(1_099), &mut out),
+            None,
+            "the peer had no time to answer"
+        );
+        let len = a.repeat_late_final(at(1_100), &mut out).expect("nothing came by it");
+        assert_eq!(a.repeat_late_final(at(1_199), &mut [0; HELLO_LEN_MAX]), None);
+        let (outcome, answer) = deliver(&mut b, at(1_200), &out[..len]);
+        assert!(matches!(outcome, HelloOutcome::Installed(_)), "{outcome:?}");
+        assert!(answer.is_empty());
+        // It comes once more, late, and changes nothing.
+        let len = a.repeat_late_final(at(1_200), &mut out).expect("nothing came by it");
+        let (outcome, answer) = deliver(&mut b, at(1_300), &out[..len]);
+        assert!(matches!(outcome, HelloOutcome::Known(_)) && answer.is_empty());
     }
 
     #[test]

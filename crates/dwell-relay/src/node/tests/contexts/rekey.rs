@@ -56,16 +56,48 @@ fn run_renewing(
 #[test]
 fn generations_outlive_new_keys_on_paths_that_lose_some() {
     for (has_keys, delay_ms, times) in
-        [(false, 20, (30_000, 500)), (true, 20, (30_000, 1_000)), (false, 300, (40_000, 2_000))]
+        [(false, 20, (24_000, 1_500)), (true, 20, (24_000, 1_000)), (false, 300, (40_000, 2_000))]
     {
-        let renewing = run_renewing(has_keys, delay_ms, times, 3);
-        let without = run_renewing(has_keys, delay_ms, (times.0, 1_000_000), 3);
-        assert!(renewing.sessions >= 14, "{renewing:?}");
-        let most = without.lost_generations + renewing.sessions / 10;
-        assert!(renewing.lost_generations <= most, "{delay_ms} ms: {renewing:?}, {without:?}");
-        // What is lost with a generation is compressed again; nobody waits longer than without new keys.
-        assert!(renewing.lost_ppm <= without.lost_ppm + 100, "{renewing:?}, {without:?}");
-        let longest_ns = without.longest_ns + 4 * delay_ms * MILLI_NS;
-        assert!(renewing.longest_ns <= longest_ns, "{renewing:?}, {without:?}");
+        let [mut sessions, mut lost_generations, mut most] = [0; 3];
+        for seed in 1..=4 {
+            let renewing = run_renewing(has_keys, delay_ms, times, seed);
+            let without = run_renewing(has_keys, delay_ms, (times.0, 1_000_000), seed);
+            sessions += renewing.sessions;
+            lost_generations += renewing.lost_generations;
+            most += without.lost_generations;
+            // What is lost with a generation is compressed again; nobody waits longer than without new keys, but for what the
+            // other end can't open yet, as it does not know that there is a session.
+            assert!(renewing.lost_ppm <= without.lost_ppm + 200, "{renewing:?}, {without:?}");
+            let longest_ns = without.longest_ns + 4 * delay_ms * MILLI_NS + 200 * MILLI_NS;
+            assert!(renewing.longest_ns <= longest_ns, "{renewing:?}, {without:?}");
+        }
+        assert!(sessions >= 4 * 14, "{sessions}");
+        assert!(lost_generations <= most + sessions / 20, "{delay_ms} ms: {lost_generations}");
     }
+}
+
+/// The final hello is lost with all that is sent beside it.
+#[test]
+fn a_session_of_which_the_other_end_does_not_know_is_soon_known() {
+    let link = good_link().with_delay_ns(20 * MILLI_NS);
+    let mut net = pair_of([RUNNING; 2], &link, 5);
+    net.run_to(2_000);
+    for id in net.ends {
+        net.net.with_node(id, |end, _, _| end.source(at_ms(2_000), 8_000, 500 * MICRO_NS));
+    }
+    net.run_to(3_000);
+    net.net.with_node(net.ends[0], |end, now, out| {
+        end.node.peers[0].handshake.renew();
+        changes::virtual_timers(end, now, out);
+    });
+    net.run_to(3_035);
+    net.net.set_link(net.links[0], link.clone().with_loss(1.0));
+    net.run_to(3_060);
+    net.net.set_link(net.links[0], link);
+    net.run_to(10_000);
+    assert_sound(&net);
+    let refused = net.end(1).peer().rx.auth_failed;
+    assert!(refused > 20, "{refused}: the other end knew of it");
+    assert!(refused < 600, "{refused}: for longer than a fifth of a second and what was under way");
+    assert!(lost_of_thousand(&net) <= 3, "{}", lost_of_thousand(&net));
 }
