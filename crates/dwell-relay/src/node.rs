@@ -16,6 +16,7 @@ mod classes;
 mod clocks;
 mod compress;
 mod contexts;
+mod copies;
 mod deadlines;
 mod delivery;
 mod diagnosis;

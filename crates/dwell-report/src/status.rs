@@ -317,12 +317,16 @@ pub struct TxStatus {
     pub control_datagrams: u64,
     /// Their bytes.
     pub control_bytes: u64,
-    /// Datagrams retransmitted because the peer missed them.
+    /// Datagrams sent a second time: the peer missed them, or the path is long and loses some and the link had nothing else to
+    /// send.
     #[serde(default)]
     pub resent_datagrams: u64,
     /// The bytes on the link for them.
     #[serde(default)]
     pub resent_bytes: u64,
+    /// Of these, the datagrams that the peer did not ask for.
+    #[serde(default)]
+    pub copied_datagrams: u64,
     /// Compressed packets and blocks of other peers that were forwarded to this peer without
     /// decompression, whether they found room in the queue or not, and the bytes of their records
     /// as they came. In the queue each counts as one packet.

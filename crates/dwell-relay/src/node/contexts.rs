@@ -322,6 +322,11 @@ impl Contexts {
         self.overload.review(now, self.incoming.waits_for_threads_ns(now), may)
     }
 
+    /// The path to the peer may be another one.
+    pub(super) fn moved(&mut self) {
+        self.choice.moved();
+    }
+
     /// The peer asks for a datagram.
     pub(super) fn asked(&mut self) {
         self.choice.asked();

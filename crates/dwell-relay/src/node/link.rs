@@ -1,7 +1,7 @@
 //! The sending side of the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::{Bypass, Event, FrameUnit, SendCause};
+use dwell_policy::{Bypass, Event, FrameUnit, PacketId, SendCause};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::control::{CONTROL_BODY_MAX, Numbers};
@@ -21,6 +21,9 @@ use super::store::{Compressed, Onward, Store};
 
 /// The longest record of a control message.
 const CONTROL_RECORD_MAX: usize = RECORD_HEADER_LEN + CONTROL_BODY_MAX;
+
+/// What waits for the link while it carries second copies takes it at most this part of a round trip.
+const COPIED_RTT_PART: u64 = 16;
 
 /// The parameters that the two ends of the link agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -225,7 +228,7 @@ fn send_units(
         let fitting = fitting(store, rest, (room, on_link), keeping == Keeping::Each);
         let (these, later) = rest.split_at(fitting);
         let mut unwritten = 0;
-        let sending = Sending::of_frame(peer, store, keeping.keeps(store, first));
+        let sending = Sending::of_frame(peer, store, (now, keeping.keeps(store, first)));
         let sent = send_body(peer, index, env, now, sending, |body| {
             for item in these {
                 let written = write_unit(body, store, item, on_link);
@@ -327,7 +330,7 @@ fn send_cut(
     let written = write_unit(&mut record, store, item, on_link);
     let len = record.len();
     let part_len = peer.part_bytes_max();
-    let sending = Sending::of_frame(peer, store, keeping.keeps(store, item));
+    let sending = Sending::of_frame(peer, store, (now, keeping.keeps(store, item)));
     let parts = scratch[..len].chunks(part_len);
     if written.is_err() || parts.len() > FRAGMENTS_MAX {
         // The path became narrower since it was compressed.
@@ -423,23 +426,59 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
     }
 }
 
+/// Sends datagrams a second time, each right behind itself, while the link has little else to send.
+pub(super) fn send_copies(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
+    if peer.copies.is_empty() {
+        return;
+    }
+    peer.copies.expire(now);
+    if peer.port.waiting_ns() > peer.rtt_ns.unwrap_or(0) / COPIED_RTT_PART {
+        peer.copies.clear();
+        return;
+    }
+    while !peer.pacer.is_blocked() && now >= peer.pacer.idle_at() {
+        let is_blind = peer.pacer.rate().is_none();
+        let Some(copy) = peer.copies.next(now, is_blind) else { break };
+        let sent = send_body(peer, index, env, now, Sending::beside(peer), |writer| {
+            writer.resent(copy.number as u32)?;
+            writer.records(&copy.body)
+        });
+        if let Some(sent) = sent {
+            let link_bytes = peer.link_bytes(sent.len);
+            peer.extra.resent_datagrams += 1;
+            peer.extra.copied_datagrams += 1;
+            peer.extra.resent_bytes += link_bytes;
+        }
+    }
+}
+
 /// True if the port's frame is to be kept: there is a block in it, and no packet, in a block or
 /// beside it, that must be sent only once; and what is in it would be missed: later batches need it, or nobody else
 /// sends it again before.
 fn may_keep(peer: &Peer, store: &Store) -> bool {
     let frame = peer.port.frame();
     let is_block = |id| store.is_block(id);
-    let units = || frame.units.iter().map(|unit| unit.id);
-    let packets = || units().chain(frame.followers.iter().map(|packet| packet.id));
     let is_in_time = peer.sends_again_in_time();
     let is_missed = |id| {
         let is_needed = store.context(id).is_some_and(|place| place.alone.is_none());
         is_in_time || is_needed || !store.treatment(id).repairs
     };
     peer.retransmits()
-        && units().any(is_block)
-        && packets().any(is_missed)
-        && !packets().any(|id| store.treatment(id).once)
+        && frame.units.iter().map(|unit| unit.id).any(is_block)
+        && packets_of(peer).any(is_missed)
+        && !has_once(peer, store)
+}
+
+/// The packets of the port's frame, in blocks or beside them.
+fn packets_of(peer: &Peer) -> impl Iterator<Item = PacketId> {
+    let frame = peer.port.frame();
+    let units = frame.units.iter().map(|unit| unit.id);
+    units.chain(frame.followers.iter().map(|packet| packet.id))
+}
+
+/// Returns true if the port's frame has a packet that must be sent only once.
+fn has_once(peer: &Peer, store: &Store) -> bool {
+    packets_of(peer).any(|id| store.treatment(id).once)
 }
 
 /// How a datagram is sent.
@@ -447,6 +486,8 @@ fn may_keep(peer: &Peer, store: &Store) -> bool {
 struct Sending {
     /// It may be retransmitted: a copy is kept.
     keep: bool,
+    /// It may go a second time before anybody asks.
+    copy: bool,
     /// It holds packets, so that the peer reports it.
     has_packets: bool,
     /// For how long the link might have had it already.
@@ -456,12 +497,14 @@ struct Sending {
 impl Sending {
     /// What is beside the port's frames.
     fn beside(peer: &Peer) -> Self {
-        Self { keep: false, has_packets: false, waited_ns: peer.late_by_ns_max() }
+        let waited_ns = peer.late_by_ns_max();
+        Self { keep: false, copy: false, has_packets: false, waited_ns }
     }
 
     /// A part of the port's frame, or all of it.
-    fn of_frame(peer: &Peer, store: &Store, keep: bool) -> Self {
-        Self { keep, has_packets: true, waited_ns: waited_ns(peer, store) }
+    fn of_frame(peer: &Peer, store: &Store, (now, keep): (Instant, bool)) -> Self {
+        let copy = peer.is_copied(now) && !has_once(peer, store);
+        Self { keep, copy, has_packets: true, waited_ns: waited_ns(peer, store) }
     }
 }
 
@@ -484,7 +527,7 @@ fn send_body(
 ) -> Option<Sent> {
     let room = peer.units_bytes_max();
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
-    let Peer { handshake, retransmit_buffer, rtt_ns, extra, path_mtu, tail, .. } = peer;
+    let Peer { handshake, retransmit_buffer, copies, rtt_ns, extra, path_mtu, tail, .. } = peer;
     let loses = peer.reports.loses_there(now);
     let session = handshake.session()?;
     let datagram = env.datagram(index);
@@ -493,13 +536,17 @@ fn send_body(
     let body_len = body.len();
     // Sealing is done in place: the copy is made before, under the number that comes next. Room for the
     // mark was left, unless the path has become narrower since.
-    let is_kept = sending.keep && body_len + RESENT_RECORD_LEN <= room;
+    let has_room = body_len + RESENT_RECORD_LEN <= room;
+    let is_kept = sending.keep && has_room;
     tail.sent(now, is_kept && loses);
+    let number = session.next_sequence();
+    let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
     if is_kept {
-        let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
         retransmit_buffer.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }
-    let number = session.next_sequence();
+    if sending.copy && has_room {
+        copies.keep(now, number, body);
+    }
     let len = session.seal(datagram, body_len);
     extra.datagrams += 1;
     path_mtu.sent(now, len);

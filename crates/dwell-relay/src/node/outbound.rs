@@ -271,6 +271,7 @@ impl Node {
         }
         let peer = &mut self.peers[index];
         if due.probe {
+            peer.first_sent_at = due.is_first.then_some(now);
             probe(peer, index, env, now);
         }
         if due.report {
@@ -333,6 +334,7 @@ impl Node {
         peer.before = None;
         peer.retransmit_buffer.clear();
         peer.to_retransmit.clear();
+        peer.copies.clear();
         clear((peer, index), &mut self.store, &mut self.flow_watch, env.now());
         peer.diagnosis.parted(why);
         if enter(&mut peer.state, PeerState::Down) {

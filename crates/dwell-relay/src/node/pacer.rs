@@ -166,6 +166,11 @@ impl Pacer {
         !self.blocked && now >= self.ready_at()
     }
 
+    /// When the link will have sent what it was given, as far as is known.
+    pub(super) fn idle_at(&self) -> Instant {
+        if self.is_paced() { self.ready_at() } else { self.drained_at }
+    }
+
     /// When the link will be ready, if time alone decides.
     pub fn ready_at(&self) -> Instant {
         if !self.is_paced() {

@@ -25,6 +25,7 @@ use super::bottleneck::{Bottleneck, LinkReport};
 use super::classes::Classes;
 use super::clocks::Changes;
 use super::contexts::{Contexts, Item, Limits, Mode, Path};
+use super::copies::Copies;
 use super::deadlines::Deadlines;
 use super::delivery::Delivery;
 use super::diagnosis::Diagnosis;
@@ -41,6 +42,7 @@ use super::turns::Turn;
 use crate::config::{ClassConfig, PeerConfig, RateConfig, Retransmit, batch_bytes_max};
 use crate::trust::{Handshake, Offer, RandomSource};
 use tail::Tail;
+use timing::FIRST_PROBES;
 pub use timing::Patience;
 
 /// The datagram length assumed for a path of which nothing is known yet: an Ethernet's 1500
@@ -76,6 +78,8 @@ pub(crate) struct Extra {
     pub(crate) unwritten: u64,
     pub(crate) resent_datagrams: u64,
     pub(crate) resent_bytes: u64,
+    /// Of these, the datagrams that nobody asked for.
+    pub(crate) copied_datagrams: u64,
     /// Datagrams beyond those that the port counted as frames, and what they cost on the link.
     pub(crate) split_datagrams: u64,
     pub(crate) split_bytes: u64,
@@ -146,6 +150,8 @@ pub(crate) struct Peer {
     /// Datagrams that were sent and may be retransmitted.
     pub(crate) retransmit_buffer: RetransmitBuffer,
     pub(crate) repair: Repair,
+    /// Those that may go a second time before anybody asks.
+    pub(crate) copies: Copies,
     /// Those of them that the peer misses and the link has not taken yet.
     pub(crate) to_retransmit: Awaited,
     /// What is yet to come, or to be sent again, of the session before.
@@ -165,6 +171,10 @@ pub(crate) struct Peer {
     unanswered_since: Option<Instant>,
     spoke_at: Instant,
     probed_at: Instant,
+    /// Probes that are yet sent to measure the round trip for the first time, though nobody speaks.
+    first_probes: u8,
+    /// When the latest of them was sent.
+    pub(crate) first_sent_at: Option<Instant>,
     pub(crate) reports: Reports,
     pub(crate) records: u64,
     /// Records that carried packets: only they are worth a report, or two idle peers would
@@ -225,6 +235,7 @@ impl Peer {
             reassembly: Reassemblies::default(),
             retransmit_buffer: RetransmitBuffer::default(),
             repair: Repair::default(),
+            copies: Copies::default(),
             tail: Tail::default(),
             to_retransmit: Awaited::default(),
             before: None,
@@ -239,6 +250,8 @@ impl Peer {
             unanswered_since: None,
             spoke_at: Instant::ZERO,
             probed_at: Instant::ZERO,
+            first_probes: FIRST_PROBES,
+            first_sent_at: None,
             reports: Reports::default(),
             records: 0,
             data_records: 0,
@@ -390,6 +403,8 @@ impl Peer {
             return;
         }
         self.reported = Some(Reports::reported(report));
+        let recent_ppm = self.reports.recent_there(now).map_or(0, |recent| recent.ppm);
+        self.copies.reported(now, report.datagrams, recent_ppm);
         // Reports without arrival times show no queue.
         if !self.listens() || report.highest_at_ns == 0 {
             return;
@@ -421,7 +436,16 @@ impl Peer {
         if self.listens() {
             self.bottleneck.probed(now, sent_at, came_at_ns);
         }
-        self.measured_rtt(now.since_ns(sent_at));
+        let rtt_ns = now.since_ns(sent_at);
+        self.first_probes = 0;
+        // A short round trip before anything was carried is not that of a link with something to do: it is measured then.
+        let is_first = self.first_sent_at == Some(sent_at) && self.port.accounts().frames == 0;
+        if is_first {
+            self.repair.measured(rtt_ns);
+        }
+        if !is_first || self.repair.is_far() {
+            self.measured_rtt(rtt_ns);
+        }
     }
 
     /// Forgets findings about the bottleneck that may be too old to be true.
@@ -503,6 +527,11 @@ impl Peer {
         self.config.retransmit == Retransmit::Auto && self.repair.is_far()
     }
 
+    /// Returns true if what is sent goes a second time while the link has nothing else to send.
+    pub(crate) fn is_copied(&self, now: Instant) -> bool {
+        self.is_mended() && !self.config.saving.saves_bytes && self.copies.is_lossy(now)
+    }
+
     /// Returns true if what such senders have sent is sent again all the same: it is in time, or later batches need it.
     pub(crate) fn sends_again_in_time(&self) -> bool {
         let has_contexts = self.has_contexts() && self.contexts.outgoing.is_possible();
@@ -512,7 +541,8 @@ impl Peer {
     /// Returns the path as contexts see it.
     pub(crate) fn path(&self, now: Instant) -> Path {
         let (recent, rtt_ns) = (self.reports.recent_there(now), self.rtt_ns);
-        Path { recent, rtt_ns, is_mended: self.is_mended() && self.repair.is_usual() }
+        let is_mended = self.is_mended() && self.repair.is_usual();
+        Path { recent, clean: self.reports.clean(), rtt_ns, is_mended }
     }
 
     /// Returns the times that missing datagrams are waited for.
@@ -602,8 +632,11 @@ impl Peer {
             self.deadlines.forget();
             self.bottleneck.forget();
             self.pacer.moved();
-            self.rtt_ns = None;
+            (self.rtt_ns, self.first_probes) = (None, FIRST_PROBES);
             self.repair.moved();
+            self.copies.moved();
+            self.reports.moved();
+            self.contexts.moved();
             self.path_mtu.forget();
             self.refresh_deadlines();
         }
@@ -617,6 +650,8 @@ impl Peer {
         self.hello = Some(*hello);
         self.reassembly.begin();
         self.turn.end_session();
+        self.copies.clear();
+        self.first_probes = FIRST_PROBES;
         let sent = std::mem::take(&mut self.retransmit_buffer);
         let awaited = std::mem::take(&mut self.to_retransmit);
         let came = self.reorder.begin_session();
@@ -706,6 +741,7 @@ impl Peer {
     /// A probe that goes out now.
     pub(crate) fn probe(&mut self, now: Instant, index: usize) -> Control {
         self.probed_at = now;
+        self.first_probes = self.first_probes.saturating_sub(1);
         self.spoke(now);
         let report_every_ms = self.reports.wish_ms();
         let (id, arrivals_max) = (index as u32, self.reports.wish_arrivals());

@@ -10,7 +10,7 @@ use super::before::send_missing_before;
 use super::compress::{Scratch, compress};
 use super::env::Env;
 use super::flow_watch::FlowWatch;
-use super::link::{offer_link, send_frame, send_missing};
+use super::link::{offer_link, send_copies, send_frame, send_missing};
 use super::peer::Peer;
 use super::saturation::Saturation;
 use super::store::Store;
@@ -65,6 +65,8 @@ impl Node {
         note_work(peer, &mut processors.slowdown, env.now());
         let has_begun = peer.contexts.outgoing.take_begun();
         if peer.port.is_empty() {
+            let now = env.now();
+            send_copies(peer, index, env, now);
             peer.take_up_scheme();
             if !peer.pacer.is_blocked() {
                 peer.pacer.idle(env.now());
@@ -112,14 +114,21 @@ struct Served<'a, E> {
 }
 
 impl<E: Env> Served<'_, E> {
+    /// Offers the link to the port, behind what goes a second time.
+    #[inline]
+    fn offer(&mut self) {
+        send_copies(self.peer, self.index, self.env, self.now);
+        offer_link(self.peer, self.now);
+    }
+
     /// Sends what is ready on a link that is not offered first: before the port compresses, which takes
     /// time, and when it asks for nothing more. While packets are dropped, more drops may come; they are
     /// for the next polls.
     fn send_ready(&mut self) {
-        offer_link(self.peer, self.now);
+        self.offer();
         while let Some(Action::Send) = self.peer.port.poll(self.now) {
             self.send();
-            offer_link(self.peer, self.now);
+            self.offer();
         }
         self.peer.port.handle(self.now, Event::LinkBusy);
     }
@@ -134,7 +143,7 @@ impl<E: Env> World for Served<'_, E> {
         let state = link_state(self.peer, now, (starved_ns, self.cpu_limit));
         self.peer.port.handle(now, Event::Link(state));
         if self.link_first {
-            offer_link(self.peer, now);
+            self.offer();
         }
         let action = self.peer.port.poll(now);
         if !self.link_first && matches!(action, None | Some(Action::Compress(_))) {

@@ -16,6 +16,8 @@ const NEAR_NS: u64 = 150 * MILLI_NS;
 const LATEST: usize = 8;
 /// About so many bytes of the latest packets count.
 const BYTES: u64 = 256 << 10;
+/// Other traffic that is less than this does not count: what comes before the first transfer says nothing about it.
+const OTHER_BYTES_MIN: u64 = 16 << 10;
 /// The protocol's number in IP headers.
 const TCP: u8 = 6;
 
@@ -70,9 +72,9 @@ impl Repair {
         self.is_far
     }
 
-    /// Returns true if most of what is sent is theirs.
+    /// Returns true if most of what is sent is theirs, as far as is known.
     pub(crate) fn is_usual(&self) -> bool {
-        self.repaired > self.bytes / 2
+        self.bytes - self.repaired < self.repaired.max(OTHER_BYTES_MIN)
     }
 }
 
@@ -103,6 +105,9 @@ mod tests {
     #[test]
     fn what_most_of_the_latest_packets_are_counts() {
         let mut repair = Repair::default();
+        (0..11).for_each(|_| repair.came(repairs(17), 1_400));
+        assert!(repair.is_usual(), "a few are no measure");
+        (0..100).for_each(|_| repair.came(repairs(17), 1_400));
         assert!(!repair.is_usual());
         (0..1_000).for_each(|_| repair.came(repairs(TCP), 1_400));
         assert!(repair.is_usual());

@@ -64,6 +64,8 @@ pub(crate) struct Reports {
     latest: Option<(Instant, Report)>,
     /// When the peer last reported a recent loss.
     lost_there_at: Option<Instant>,
+    /// Datagrams that the peer got since then, by its reports.
+    clean: u64,
     path_before: Path,
 }
 
@@ -135,6 +137,16 @@ impl Reports {
     /// many seconds on a path that loses some.
     pub(crate) fn loses_there(&self, now: Instant) -> bool {
         self.lost_there_at.is_some_and(|at| now < at + LOSES_NS)
+    }
+
+    /// Returns how many datagrams have come to the peer since it has lost any.
+    pub(crate) fn clean(&self) -> u64 {
+        self.clean
+    }
+
+    /// The path to the peer may be another one.
+    pub(crate) fn moved(&mut self) {
+        self.clean = 0;
     }
 
     /// Returns how often the peer's numbers jumped, over all sessions.
@@ -237,9 +249,11 @@ impl Reports {
         };
         let is_news = self.latest.as_ref().is_none_or(|(_, last)| is_later(last));
         if is_news {
+            let before = self.latest.map_or(0, |(_, last)| last.datagrams);
+            self.clean = self.clean.saturating_add(report.datagrams - before);
             self.latest = Some((now, *report));
             if report.recent_lost > 0 {
-                self.lost_there_at = Some(now);
+                (self.lost_there_at, self.clean) = (Some(now), 0);
             }
         }
         is_news

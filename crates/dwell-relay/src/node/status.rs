@@ -110,6 +110,7 @@ fn tx_status(peer: &Peer, now: Instant) -> TxStatus {
         control_bytes: extra.control_bytes,
         resent_datagrams: extra.resent_datagrams,
         resent_bytes: extra.resent_bytes,
+        copied_datagrams: extra.copied_datagrams,
         forwarded_compressed: extra.forwarded_compressed,
         datagrams: extra.datagrams,
         peer_got_datagrams: peer.reports.path().got,

@@ -157,6 +157,7 @@ fn example_tx() -> TxStatus {
         control_bytes: 900,
         resent_datagrams: 9,
         resent_bytes: 13_000,
+        copied_datagrams: 2,
         forwarded_compressed: count(30, 12_000),
         datagrams: 621,
         peer_got_datagrams: 600,
@@ -367,6 +368,7 @@ const EXAMPLE_JSON: &str = r#"{
         "control_bytes": 900,
         "resent_datagrams": 9,
         "resent_bytes": 13000,
+        "copied_datagrams": 2,
         "forwarded_compressed": {
           "packets": 30,
           "bytes": 12000

@@ -51,6 +51,8 @@ impl Mode {
 pub(crate) struct Path {
     /// What it has lost of late, if that is known.
     pub(crate) recent: Option<RecentLoss>,
+    /// Datagrams that have come since.
+    pub(crate) clean: u64,
     pub(crate) rtt_ns: Option<u64>,
     /// Most senders mend losses themselves, and sooner than the relay could.
     pub(crate) is_mended: bool,
@@ -132,6 +134,11 @@ impl Choice {
         self.asked = self.asked.saturating_add(1);
     }
 
+    /// The path to the peer may be another one.
+    pub(crate) fn moved(&mut self) {
+        self.has_begun = false;
+    }
+
     /// Returns the mode for this path. `alone` are the bytes of batches until now, and how often what those that stand
     /// alone refer to has moved on.
     pub(crate) fn review(&mut self, now: Instant, path: Path, alone: (u64, u64)) -> Mode {
@@ -185,7 +192,7 @@ impl Choice {
         self.vain_parts >= VAIN_PARTS
     }
 
-    fn has_gaps(&self, Path { recent, rtt_ns, is_mended }: Path) -> bool {
+    fn has_gaps(&self, Path { recent, rtt_ns, is_mended, .. }: Path) -> bool {
         let no_doubt = if is_mended { GAPS_NO_DOUBT_MENDED } else { GAPS_NO_DOUBT };
         let mut latest = self.parts.range(PARTS - PARTS_NO_DOUBT..);
         let is_no_doubt = latest.all(|&asked| gaps(asked, rtt_ns, PART_NS) >= no_doubt);
@@ -201,16 +208,17 @@ impl Choice {
             || is_mended && recent.is_some_and(is_much) && with_gaps >= PARTS_NO_DOUBT
     }
 
-    fn has_none(&self, Path { recent, rtt_ns, is_mended }: Path) -> bool {
+    fn has_none(&self, Path { recent, clean, rtt_ns, is_mended }: Path) -> bool {
         let lost = recent.map_or_else(|| self.parts.iter().sum(), |recent| recent.lost);
         let most = match is_mended {
             true => GAPS_FROM_STATELESS,
             false if is_far(rtt_ns) => GAPS_TO_RUNNING_FAR,
             false => GAPS_TO_RUNNING,
         };
-        // Of few datagrams it is little if none was lost.
+        // That few came, all of them, says nothing, and less do those who send nothing.
+        let is_clean = lost == 0 && clean >= KNOWN_DATAGRAMS_MIN;
         let is_little =
-            lost == 0 || is_known(recent) && recent.is_some_and(|it| it.ppm <= LOST_PPM_MAX);
+            is_clean || is_known(recent) && recent.is_some_and(|it| it.ppm <= LOST_PPM_MAX);
         gaps(lost, rtt_ns, WINDOW_NS) <= most && (is_little || !is_mended)
     }
 
@@ -282,7 +290,7 @@ mod tests {
                 let is_alone = self.choice.mode == Mode::Acknowledged;
                 self.alone.0 += 1 << 20;
                 self.alone.1 += u64::from(is_alone && self.advances);
-                let path = Path { recent, rtt_ns: Some(RTT_NS), is_mended: false };
+                let path = Path { recent, rtt_ns: Some(RTT_NS), ..Path::default() };
                 self.choice.review(now, path, self.alone)
             };
             scores.iter().map(of).collect()
@@ -361,7 +369,8 @@ mod tests {
                 asked += 1;
             }
             let recent = RecentLoss::of(datagrams, lost);
-            let path = Path { recent, rtt_ns, is_mended };
+            let clean = if lost == 0 { part * datagrams / PARTS as u64 } else { 0 };
+            let path = Path { recent, clean, rtt_ns, is_mended };
             choice.review(Instant::from_ns(part * PART_NS), path, (0, 0))
         };
         (1..30).map(&mut look).collect()
@@ -377,24 +386,29 @@ mod tests {
         // One of ten, where hardly anything is sent for that.
         assert_eq!(modes(600, (60, 6), true).last(), stateless);
         assert_eq!(modes(600, (60, 6), false).last(), Some(&Mode::Running));
-        // A link of 256 kbit/s, on which nothing is lost.
+        // A link of 256 kbit/s, on which nothing is lost: not before that is known.
         let thin = modes(600, (115, 0), true);
-        assert_eq!((thin[0], thin.last()), (Mode::Stateless, Some(&Mode::Running)));
+        assert_eq!(thin[..17], [Mode::Stateless; 17]);
+        assert_eq!(thin[17..], [Mode::Running; 12]);
     }
 
     #[test]
     fn a_pause_or_a_peer_that_reports_nothing_does_not_end_history() {
         let mut choice = Choice::default();
-        let mut at = 0;
+        let (mut at, mut clean) = (0, 0);
         let mut look = |parts: u64, recent: Option<RecentLoss>| {
-            let path = Path { recent, rtt_ns: Some(600 * MILLI_NS), is_mended: true };
+            clean += recent.map_or(0, |it| it.datagrams);
+            let path = Path { recent, clean, rtt_ns: Some(600 * MILLI_NS), is_mended: true };
             let modes = (0..parts).map(|_| {
                 at += PART_NS;
                 choice.review(Instant::from_ns(at), path, (0, 0))
             });
             modes.collect::<Vec<_>>()
         };
-        assert_eq!(look(30, None).last(), Some(&Mode::Running));
+        // Nor does it begin then: nothing is known.
+        assert_eq!(look(30, None), [Mode::Stateless; 30]);
+        assert_eq!(look(30, RecentLoss::of(199, 0)), [Mode::Stateless; 30]);
+        assert_eq!(look(2, RecentLoss::of(1, 0)), [Mode::Running; 2]);
         assert_eq!(look(20, RecentLoss::of(10, 0)), [Mode::Running; 20]);
         assert_eq!(look(20, None), [Mode::Running; 20]);
         assert_eq!(look(20, RecentLoss::of(4_000, 2)), [Mode::Running; 20]);
@@ -406,7 +420,7 @@ mod tests {
         let mut at = 0;
         let mut look = |parts: u64, lost: u64, is_mended: bool| {
             let recent = RecentLoss::of(4_000, lost);
-            let path = Path { recent, rtt_ns: Some(600 * MILLI_NS), is_mended };
+            let path = Path { recent, rtt_ns: Some(600 * MILLI_NS), is_mended, ..Path::default() };
             for _ in 0..parts {
                 (0..lost / PARTS as u64).for_each(|_| choice.asked());
                 at += PART_NS;

@@ -14,8 +14,10 @@ const REPORT_BYTES: u64 = 160;
 const TAIL_LINK_PART: u64 = 50;
 /// While something is unanswered, the peer is asked this often.
 const PROBE_AGAIN_NS: u64 = SECOND_NS;
-/// Until it was measured for the first time, the round trip is asked for this often, if the peer speaks.
+/// Until it was measured for the first time, the round trip is asked for this often, if the peer speaks, ...
 const MEASURE_FIRST_NS: u64 = 200 * MILLI_NS;
+/// ... and so many times if nobody does: what comes first is sent in one way or another by the round trip.
+pub(super) const FIRST_PROBES: u8 = 5;
 /// While packets come in, the round trip is measured this often.
 const MEASURE_NS: u64 = 10 * SECOND_NS;
 /// While packets are held back for deadlines, the round trip is measured this often.
@@ -34,6 +36,8 @@ pub struct Patience {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) probe: bool,
+    /// The probe only finds out if the way is long.
+    pub(crate) is_first: bool,
     pub(crate) report: bool,
     pub(crate) dead: bool,
 }
@@ -48,8 +52,11 @@ impl Peer {
         // A node that receives packets all the time has no reason to ask, but wants the round trip.
         let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
         let measure = (report && due_again) || now >= self.measure_at() || now >= self.ask_at();
+        let probe = now >= self.probe_at(patience) || measure;
+        let is_first = now >= self.first_at();
         Due {
-            probe: now >= self.probe_at(patience) || measure,
+            probe: probe || is_first,
+            is_first: is_first && !probe,
             report,
             dead: now >= self.dead_at(patience),
         }
@@ -69,7 +76,9 @@ impl Peer {
         // Either the link can't take a frame yet, or what waits is held back.
         let frame_at = self.held_until.unwrap_or(ready_at);
         let frame = if self.port.can_send() { frame_at } else { Instant::FAR_FUTURE };
-        timers.min(again).min(frame)
+        let has_none = self.copies.is_empty();
+        let copy = if has_none { Instant::FAR_FUTURE } else { self.pacer.idle_at() };
+        timers.min(again).min(copy).min(frame)
     }
 
     /// When [`Peer::due`] or the handshake will next ask for something.
@@ -83,7 +92,8 @@ impl Peer {
         }
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
-            at = at.min(self.measure_at()).min(self.reorder.deadline(self.waits()));
+            at = at.min(self.measure_at()).min(self.first_at());
+            at = at.min(self.reorder.deadline(self.waits()));
             let is_missing = |datagram| self.is_missing(datagram);
             at = at.min(self.contexts.incoming.deadline(GapWaits::of(self.rtt_ns), is_missing));
             at = at.min(self.before_at());
@@ -122,6 +132,12 @@ impl Peer {
             Some(since) => idle.min(since.max(self.probed_at) + PROBE_AGAIN_NS),
             None => idle,
         }
+    }
+
+    /// When it is to be found out if the way is long, before anybody speaks.
+    fn first_at(&self) -> Instant {
+        let is_open = self.rtt_ns.is_none() && self.first_probes > 0;
+        if is_open { self.probed_at + MEASURE_FIRST_NS } else { Instant::FAR_FUTURE }
     }
 
     /// When the round trip is to be measured: for the first time, or again for the sake of deadlines.
