@@ -24,6 +24,12 @@ const UNKNOWN_MAX: u64 = 256;
 const LOST_PPM_MIN: u64 = 5_000;
 /// ... and stays so for this long.
 const LOSSY_NS: u64 = 30 * SECOND_NS;
+/// Where less is lost than this, in millionths, originals have copies while they take the link for less than one part of so
+/// many of the time: a sender that looks for the link's rate must not find what copies leave of it, and loses little there.
+const MUCH_LOST_PPM: u64 = 20_000;
+const LINK_PARTS: u64 = 4;
+/// They may have taken so much more than that at once: a flight comes in a burst.
+const BURST_NS: u64 = 300 * MILLI_NS;
 /// While the rate of the link is not known, nobody knows that it has nothing to send: copies take at most so many bytes in a
 /// second.
 const BLIND_BYTES: u64 = 32 << 10;
@@ -47,6 +53,10 @@ pub(crate) struct Copies {
     /// Those that were kept while the path was not known.
     unknown: u64,
     lossy_at: Option<Instant>,
+    /// Much was lost of late.
+    is_much: bool,
+    /// By how much originals have taken more of the link than their part, and when that was so.
+    ahead: (Instant, u64),
     /// Bytes sent while the rate was not known, since a time.
     blind: (Instant, u64),
 }
@@ -57,14 +67,14 @@ impl Copies {
         self.known = self.known.saturating_add(datagrams.saturating_sub(self.reported));
         self.reported = datagrams;
         if recent_ppm >= LOST_PPM_MIN {
-            self.lossy_at = Some(now);
+            (self.lossy_at, self.is_much) = (Some(now), recent_ppm >= MUCH_LOST_PPM);
         }
     }
 
     /// The path to the peer may be another one.
     pub(crate) fn moved(&mut self) {
         self.clear();
-        (self.known, self.unknown, self.lossy_at) = (0, 0, None);
+        (self.known, self.unknown, self.lossy_at, self.is_much) = (0, 0, None, false);
     }
 
     /// Returns true if the path loses some, as far as is known.
@@ -74,6 +84,17 @@ impl Copies {
 
     fn is_unknown(&self) -> bool {
         self.known < KNOWN_DATAGRAMS && self.unknown < UNKNOWN_MAX
+    }
+
+    /// A datagram is sent that takes the link so long, if its rate is known. Returns true if it is to go a second time.
+    pub(crate) fn takes(&mut self, now: Instant, transmission_ns: u64) -> bool {
+        let (at, ahead_ns) = self.ahead;
+        let ahead_ns = ahead_ns.saturating_sub(now.since_ns(at));
+        // What a full link has carried for long is forgotten as soon as what it has carried for a moment.
+        let most_ns = 2 * BURST_NS;
+        let next_ns = ahead_ns.saturating_add(LINK_PARTS.saturating_mul(transmission_ns));
+        self.ahead = (now, next_ns.min(most_ns));
+        self.is_much || ahead_ns < BURST_NS
     }
 
     /// A datagram is sent that is to go a second time.
@@ -181,6 +202,25 @@ mod tests {
         assert_eq!(numbers(&mut copies, at(80), false), [1, 2]);
         assert!(copies.is_empty());
         assert_eq!(copies.bytes, 0);
+    }
+
+    #[test]
+    fn where_little_is_lost_originals_have_copies_while_they_take_a_fourth_of_the_link() {
+        let mut copies = Copies::default();
+        copies.reported(at(0), 1_000, MUCH_LOST_PPM - 1);
+        let part = |copies: &mut Copies, start_ms: u64, every_ms: u64, of: u64| {
+            let kept = (0..of).filter(|i| copies.takes(at(start_ms + i * every_ms), MILLI_NS));
+            kept.count() as u64 * 100 / of
+        };
+        assert_eq!(part(&mut copies, 0, 5, 2_000), 100);
+        // A flight, ...
+        assert_eq!(part(&mut copies, 10_000, 1, 90), 100);
+        // ... and a link that is full, or half full.
+        assert!(part(&mut copies, 12_000, 1, 2_000) < 10);
+        assert!(part(&mut copies, 14_000, 2, 2_000) < 1);
+        assert!(part(&mut copies, 18_000, 5, 2_000) > 80);
+        copies.reported(at(30_000), 2_000, MUCH_LOST_PPM);
+        assert_eq!(part(&mut copies, 30_000, 1, 2_000), 100);
     }
 
     #[test]

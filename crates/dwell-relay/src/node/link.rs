@@ -529,6 +529,7 @@ fn send_body(
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
     let Peer { handshake, retransmit_buffer, copies, rtt_ns, extra, path_mtu, tail, .. } = peer;
     let loses = peer.reports.loses_there(now);
+    let rate = peer.pacer.rate().filter(|_| sending.copy);
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
@@ -536,6 +537,7 @@ fn send_body(
     let body_len = body.len();
     // Sealing is done in place: the copy is made before, under the number that comes next. Room for the
     // mark was left, unless the path has become narrower since.
+    let link_bytes = header_bytes + body_len as u64;
     let has_room = body_len + RESENT_RECORD_LEN <= room;
     let is_kept = sending.keep && has_room;
     tail.sent(now, is_kept && loses);
@@ -544,7 +546,8 @@ fn send_body(
     if is_kept {
         retransmit_buffer.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }
-    if sending.copy && has_room {
+    let transmission_ns = rate.map_or(0, |rate| rate.transmission_ns(link_bytes));
+    if sending.copy && has_room && copies.takes(now, transmission_ns) {
         copies.keep(now, number, body);
     }
     let len = session.seal(datagram, body_len);
