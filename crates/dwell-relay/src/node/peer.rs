@@ -18,13 +18,13 @@ use dwell_report::Histogram;
 use dwell_report::status::{Count, PeerReport, PeerState, RecentLoss, RxStatus};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::record::carried_record_len;
-use dwell_wire::{Arrivals, Carried, ContextOffer, Control, Hello, Report, Unit};
+use dwell_wire::{Arrivals, Carried, ContextOffer, Hello, Report, Unit};
 
 use super::before::Before;
 use super::bottleneck::{Bottleneck, LinkReport};
 use super::classes::Classes;
 use super::clocks::Changes;
-use super::contexts::{Contexts, Item, Limits, Mode, Path};
+use super::contexts::{Contexts, Item, Limits, Path};
 use super::copies::Copies;
 use super::deadlines::Deadlines;
 use super::delivery::Delivery;
@@ -427,40 +427,10 @@ impl Peer {
         }
     }
 
-    /// The peer answered a probe that was sent then, and that came there then, by its clock.
-    pub(crate) fn answered(&mut self, now: Instant, sent_at: Instant, came_at_ns: u64) {
-        if sent_at > now {
-            return; // no probe of ours
-        }
-        self.reports.answered(sent_at);
-        if self.listens() {
-            self.bottleneck.probed(now, sent_at, came_at_ns);
-        }
-        let rtt_ns = now.since_ns(sent_at);
-        self.first_probes = 0;
-        // A short round trip before anything was carried is not that of a link with something to do: it is measured then.
-        let is_first = self.first_sent_at == Some(sent_at) && self.port.accounts().frames == 0;
-        if is_first {
-            self.repair.measured(rtt_ns);
-        }
-        if !is_first || self.repair.is_far() {
-            self.measured_rtt(rtt_ns);
-        }
-    }
-
     /// Forgets findings about the bottleneck that may be too old to be true.
     pub(crate) fn forget_old_bottleneck(&mut self, now: Instant) {
         self.bottleneck.forget_old(now);
         self.pacer.set_found(self.bottleneck.found());
-    }
-
-    fn measured_rtt(&mut self, rtt_ns: u64) {
-        self.rtt_ns = Some(rtt_ns);
-        self.repair.measured(rtt_ns);
-        self.deadlines.measured(rtt_ns);
-        if self.refresh_deadlines() {
-            self.refresh_port();
-        }
     }
 
     /// Returns true if the peer can decode what we compress with.
@@ -520,22 +490,6 @@ impl Peer {
     /// Returns true if datagrams with blocks are kept for retransmission.
     pub(crate) fn retransmits(&self) -> bool {
         self.config.retransmit != Retransmit::Never
-    }
-
-    /// Returns true if senders that mend losses themselves do so before what is sent again would come.
-    fn is_mended(&self) -> bool {
-        self.config.retransmit == Retransmit::Auto && self.repair.is_far()
-    }
-
-    /// Returns true if what is sent goes a second time while the link has nothing else to send.
-    pub(crate) fn is_copied(&self, now: Instant) -> bool {
-        self.is_mended() && !self.config.saving.saves_bytes && self.copies.is_lossy(now)
-    }
-
-    /// Returns true if what such senders have sent is sent again all the same: it is in time, or later batches need it.
-    pub(crate) fn sends_again_in_time(&self) -> bool {
-        let has_contexts = self.has_contexts() && self.contexts.outgoing.is_possible();
-        !self.is_mended() || has_contexts && self.contexts.outgoing.mode() != Mode::Stateless
     }
 
     /// Returns the path as contexts see it.
@@ -700,18 +654,6 @@ impl Peer {
         debug_assert!(refreshed.is_ok(), "{refreshed:?}");
     }
 
-    /// Something authentic came from the peer.
-    pub(crate) fn received(&mut self, now: Instant) {
-        self.last_received_at = Some(now);
-        self.unanswered_since = None;
-    }
-
-    /// Something went to the peer that it is going to answer, sooner or later.
-    pub(crate) fn spoke(&mut self, now: Instant) {
-        self.unanswered_since.get_or_insert(now);
-        self.spoke_at = now;
-    }
-
     /// Something went to the peer outside of the port, in a session.
     pub(crate) fn sent_control(&mut self, datagram_len: usize) {
         self.extra.control_datagrams += 1;
@@ -736,16 +678,6 @@ impl Peer {
         let report = self.reports.report(now, &self.rx, (self.records, self.data_records));
         let waiting_bytes = self.port.backlog_bytes();
         Report { waiting_bytes, waiting_ns: self.port.waiting_ns(), model_bps, ..report }
-    }
-
-    /// A probe that goes out now.
-    pub(crate) fn probe(&mut self, now: Instant, index: usize) -> Control {
-        self.probed_at = now;
-        self.first_probes = self.first_probes.saturating_sub(1);
-        self.spoke(now);
-        let report_every_ms = self.reports.wish_ms();
-        let (id, arrivals_max) = (index as u32, self.reports.wish_arrivals());
-        Control::Probe { sender_time_ns: now.as_ns(), id, report_every_ms, arrivals_max }
     }
 }
 

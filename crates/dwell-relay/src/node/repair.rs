@@ -6,7 +6,12 @@
 //! order of packets, so that from then on it waits up to a round trip longer before it believes in a loss (RFC 8985, sections
 //! 6.2 and 7.2), and what it does not believe to be lost fills its window. docs/benchmarks.md, "Lossy links", has what that costs.
 
+use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
+
+use super::contexts::Mode;
+use super::peer::Peer;
+use crate::config::Retransmit;
 
 /// From this round trip on others mend sooner, ...
 const FAR_NS: u64 = 200 * MILLI_NS;
@@ -75,6 +80,24 @@ impl Repair {
     /// Returns true if most of what is sent is theirs, as far as is known.
     pub(crate) fn is_usual(&self) -> bool {
         self.bytes - self.repaired < self.repaired.max(OTHER_BYTES_MIN)
+    }
+}
+
+impl Peer {
+    /// Returns true if senders that mend losses themselves do so before what is sent again would come.
+    pub(super) fn is_mended(&self) -> bool {
+        self.config.retransmit == Retransmit::Auto && self.repair.is_far()
+    }
+
+    /// Returns true if what is sent goes a second time while the link has nothing else to send.
+    pub(crate) fn is_copied(&self, now: Instant) -> bool {
+        self.is_mended() && !self.config.saving.saves_bytes && self.copies.is_lossy(now)
+    }
+
+    /// Returns true if what such senders have sent is sent again all the same: it is in time, or later batches need it.
+    pub(crate) fn sends_again_in_time(&self) -> bool {
+        let has_contexts = self.has_contexts() && self.contexts.outgoing.is_possible();
+        !self.is_mended() || has_contexts && self.contexts.outgoing.mode() != Mode::Stateless
     }
 }
 

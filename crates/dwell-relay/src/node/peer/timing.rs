@@ -7,6 +7,7 @@ use super::{OLD_SCHEME_NS, Peer};
 use crate::node::contexts::GapWaits;
 use crate::node::reports::ASK_AGAIN_NS;
 use crate::trust::Session;
+use dwell_wire::Control;
 
 /// The length of a datagram with a report, with all headers.
 const REPORT_BYTES: u64 = 160;
@@ -43,6 +44,58 @@ pub(crate) struct Due {
 }
 
 impl Peer {
+    /// Something authentic came from the peer.
+    pub(crate) fn received(&mut self, now: Instant) {
+        self.last_received_at = Some(now);
+        self.unanswered_since = None;
+    }
+
+    /// Something went to the peer that it is going to answer, sooner or later.
+    pub(crate) fn spoke(&mut self, now: Instant) {
+        self.unanswered_since.get_or_insert(now);
+        self.spoke_at = now;
+    }
+
+    /// A probe that goes out now.
+    pub(crate) fn probe(&mut self, now: Instant, index: usize) -> Control {
+        self.probed_at = now;
+        self.first_probes = self.first_probes.saturating_sub(1);
+        self.spoke(now);
+        let report_every_ms = self.reports.wish_ms();
+        let (id, arrivals_max) = (index as u32, self.reports.wish_arrivals());
+        Control::Probe { sender_time_ns: now.as_ns(), id, report_every_ms, arrivals_max }
+    }
+
+    /// The peer answered a probe that was sent then, and that came there then, by its clock.
+    pub(crate) fn answered(&mut self, now: Instant, sent_at: Instant, came_at_ns: u64) {
+        if sent_at > now {
+            return; // no probe of ours
+        }
+        self.reports.answered(sent_at);
+        if self.listens() {
+            self.bottleneck.probed(now, sent_at, came_at_ns);
+        }
+        let rtt_ns = now.since_ns(sent_at);
+        self.first_probes = 0;
+        // A short round trip before anything was carried is not that of a link with something to do: it is measured then.
+        let is_first = self.first_sent_at == Some(sent_at) && self.port.accounts().frames == 0;
+        if is_first {
+            self.repair.measured(rtt_ns);
+        }
+        if !is_first || self.repair.is_far() {
+            self.measured_rtt(rtt_ns);
+        }
+    }
+
+    fn measured_rtt(&mut self, rtt_ns: u64) {
+        self.rtt_ns = Some(rtt_ns);
+        self.repair.measured(rtt_ns);
+        self.deadlines.measured(rtt_ns);
+        if self.refresh_deadlines() {
+            self.refresh_port();
+        }
+    }
+
     /// Returns the messages that are due now.
     pub(crate) fn due(&self, now: Instant, patience: Patience) -> Due {
         if self.handshake.current().is_none() {
