@@ -319,3 +319,42 @@ impl Held {
         Some(self.refresh_gain)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The part of a minute in which the queue beyond a link of this rate, as long as it is wanted, is being emptied, as seen
+    /// by reports 50 ms apart.
+    fn emptied(bps: f64, lag_ns: u64) -> f64 {
+        let queue_ns = target_ns(bps, None);
+        let mut held = Held::new(Instant::ZERO, bps);
+        let reports = (0..1_200u64).map(|i| Instant::from_ns(i * 50 * MILLI_NS));
+        let emptying = reports.filter(|&now| {
+            let (sent_bps, came_bps, service_bps) = (bps, bps, None);
+            let (way, is_least) = (None, false);
+            let sample = RateSample {
+                now,
+                sent_bps,
+                came_bps,
+                service_bps,
+                queue_ns,
+                lag_ns,
+                way,
+                is_least,
+            };
+            held.refreshes(&sample, queue_ns).is_some()
+        });
+        emptying.count() as f64 / 1_200.0
+    }
+
+    /// On a link of 32 kbit/s the queue is two packets long, which are most of a second.
+    #[test]
+    fn the_queue_is_emptied_for_an_eighth_of_the_time_at_most() {
+        for (bps, lag_ms) in [(32e3, 50), (32e3, 700), (64e3, 100), (1e6, 100), (20e6, 5)] {
+            let part = emptied(bps, lag_ms * MILLI_NS);
+            // A report may come when it is over, and the last time may begin just before the end.
+            assert!(part > 0.0 && part <= 0.125 + 0.04, "{bps} bit/s, {lag_ms} ms: {part}");
+        }
+    }
+}
