@@ -9,6 +9,7 @@ use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_wire::control::Numbers;
 use dwell_wire::header::DATA_HEADER_LEN;
+use dwell_wire::sequence::REPLAY_WINDOW;
 use dwell_wire::{BodyWriter, Control, DataHeader, Full, Record, Records, reconstruct_sequence};
 
 use super::Node;
@@ -136,7 +137,8 @@ impl Peer {
 }
 
 impl Node {
-    /// An authentic datagram of the session before came. Returns true if it has the content of one that is missed.
+    /// An authentic datagram of the session before came. Returns true if it has the content of one that is missed, and that
+    /// is older than the replay window knows.
     pub(super) fn came_before(
         &mut self,
         env: &mut impl Env,
@@ -148,6 +150,8 @@ impl Node {
         let waits = peer.waits_before();
         let Peer { before: Some(before), handshake, reorder, .. } = peer else { return false };
         let Some(session) = handshake.previous() else { return false };
+        let highest = session.window().highest();
+        let is_too_old = |number| highest.saturating_sub(number) >= REPLAY_WINDOW;
         let mut is_missed = false;
         let number = reconstruct_sequence(session.window().highest(), header.sequence_low);
         before.heard_at = now;
@@ -156,7 +160,8 @@ impl Node {
             match record {
                 Record::Resent { sequence_low } => {
                     let number = reconstruct_sequence(number, sequence_low);
-                    is_missed |= before.came.resent(number, &[]).is_some();
+                    let is_missing = before.came.resent(number, &[]).is_some();
+                    is_missed |= is_missing && before.came.is_active() && is_too_old(number);
                 }
                 Record::Control(Control::Gone(numbers)) => {
                     numbers.iter().for_each(|number| before.came.gone(number));

@@ -194,6 +194,11 @@ impl ReorderBuffer {
         }
     }
 
+    /// Returns true if it knows each datagram that is missing.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
+    }
+
     /// Returns true if any datagram is missing, and may yet come.
     pub(crate) fn is_missing_any(&self) -> bool {
         self.active && !self.missing.is_empty()

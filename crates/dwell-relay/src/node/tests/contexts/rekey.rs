@@ -6,6 +6,8 @@ use super::*;
 const RUNNING: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"\nhistory = \"host-pair\"\n\
                        history_mode = \"running\"";
 
+const EDGE: &str = "scheme = \"edge\"\ncodec = \"lz4\"";
+
 /// Of both directions together.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
@@ -100,4 +102,27 @@ fn a_session_of_which_the_other_end_does_not_know_is_soon_known() {
     assert!(refused > 20, "{refused}: the other end knew of it");
     assert!(refused < 600, "{refused}: for longer than a fifth of a second and what was under way");
     assert!(lost_of_thousand(&net) <= 3, "{}", lost_of_thousand(&net));
+}
+
+/// Without contexts nobody asks for what a session before has lost; who sent it again by then does not send it twice.
+#[test]
+fn nothing_comes_twice_by_a_session_that_is_over() {
+    for (seed, lines) in (1..=6).flat_map(|seed| [(seed, EDGE), (seed, RUNNING)]) {
+        let mut link = good_link().with_delay_ns(60 * MILLI_NS).with_loss(0.05).with_reorder(0.1);
+        link.reorder_by_ns = Some(30 * MILLI_NS);
+        let configs = [0, 1].map(|side| keyed_of(side, "1mbit", lines));
+        let mut net = Net::new(&configs, &link, seed);
+        net.set_traffic(Traffic { random: 0.5, ..TEXT });
+        net.run_to(3_000);
+        net.start_sources(3_000, 5_000, 2 * MILLI_NS);
+        for ms in (3_500..13_000).step_by(700) {
+            net.run_to(ms);
+            net.net.with_node(net.ends[0], |end, now, out| {
+                end.node.peers[0].handshake.renew();
+                changes::virtual_timers(end, now, out);
+            });
+        }
+        net.run_to(20_000);
+        assert_sound(&net);
+    }
 }
