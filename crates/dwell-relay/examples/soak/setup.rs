@@ -40,6 +40,10 @@ impl Setup {
         if self.changes_codec && rng.chance(0.5) {
             any(rng, &SCHEMES).clone_into(&mut self.scheme);
             any(rng, &CODECS).clone_into(&mut self.codec);
+            // It predicts from what went before: others have no history.
+            if self.codec == "ppm" {
+                "auto".clone_into(&mut self.scheme);
+            }
         }
     }
 
