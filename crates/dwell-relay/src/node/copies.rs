@@ -22,6 +22,8 @@ const KNOWN_DATAGRAMS: u64 = 64;
 const UNKNOWN_MAX: u64 = 256;
 /// A path that has lost so much within the latest seconds is lossy, in millionths, ...
 const LOST_PPM_MIN: u64 = 5_000;
+/// ... unless it has lost so much that what is sent must be too much for it, ...
+const LOST_PPM_MAX: u64 = 250_000;
 /// ... and stays so for this long.
 const LOSSY_NS: u64 = 30 * SECOND_NS;
 /// Where less is lost than this, in millionths, originals have copies while they take the link for less than one part of so
@@ -66,7 +68,9 @@ impl Copies {
     pub(crate) fn reported(&mut self, now: Instant, datagrams: u64, recent_ppm: u64) {
         self.known = self.known.saturating_add(datagrams.saturating_sub(self.reported));
         self.reported = datagrams;
-        if recent_ppm >= LOST_PPM_MIN {
+        if recent_ppm >= LOST_PPM_MAX {
+            (self.lossy_at, self.known) = (None, KNOWN_DATAGRAMS);
+        } else if recent_ppm >= LOST_PPM_MIN {
             (self.lossy_at, self.is_much) = (Some(now), recent_ppm >= MUCH_LOST_PPM);
         }
     }
@@ -174,6 +178,10 @@ mod tests {
         copies.reported(at(3), 300, 0);
         assert!(copies.is_lossy(at(3)));
         assert!(!copies.is_lossy(at(2) + LOSSY_NS));
+        copies.reported(at(3), 300, LOST_PPM_MAX);
+        assert!(!copies.is_lossy(at(3)), "more would be lost of more");
+        copies.reported(at(3), 300, LOST_PPM_MAX - 1);
+        assert!(copies.is_lossy(at(3)));
         copies.moved();
         copies.reported(at(3), 300 + KNOWN_DATAGRAMS - 1, 0);
         assert!(copies.is_lossy(at(4)), "of another path nothing is known");

@@ -437,7 +437,8 @@ pub(super) fn send_copies(peer: &mut Peer, index: usize, env: &mut impl Env, now
         return;
     }
     while !peer.pacer.is_blocked() && now >= peer.pacer.idle_at() {
-        let is_blind = peer.pacer.rate().is_none();
+        // The rate of a device of our own says nothing of the link beyond.
+        let is_blind = !peer.pacer.is_paced();
         let Some(copy) = peer.copies.next(now, is_blind) else { break };
         let sent = send_body(peer, index, env, now, Sending::beside(peer), |writer| {
             writer.resent(copy.number as u32)?;
@@ -527,9 +528,10 @@ fn send_body(
 ) -> Option<Sent> {
     let room = peer.units_bytes_max();
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
+    let is_copied = sending.has_packets && peer.is_copied(now);
+    let rate = peer.pacer.rate().filter(|_| is_copied);
     let Peer { handshake, retransmit_buffer, copies, rtt_ns, extra, path_mtu, tail, .. } = peer;
     let loses = peer.reports.loses_there(now);
-    let rate = peer.pacer.rate().filter(|_| sending.copy);
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
@@ -547,7 +549,8 @@ fn send_body(
         retransmit_buffer.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }
     let transmission_ns = rate.map_or(0, |rate| rate.transmission_ns(link_bytes));
-    if sending.copy && has_room && copies.takes(now, transmission_ns) {
+    let is_copied = is_copied && copies.takes(now, transmission_ns);
+    if sending.copy && has_room && is_copied {
         copies.keep(now, number, body);
     }
     let len = session.seal(datagram, body_len);
