@@ -8,6 +8,9 @@ use super::LinkReport;
 /// Messages are compared with others of about their length: up to these, in bytes, and beyond.
 const LENGTHS: [usize; 4] = [1_000, 4 << 10, 16 << 10, 64 << 10];
 const CLASSES: usize = LENGTHS.len() + 1;
+/// Beyond, nobody knows how long they are when they begin, as that much is read at once: their times are compared as if all had so many
+/// bytes.
+const LONG_BYTES: f64 = 131_072.0;
 /// So many of the latest messages count, of each way.
 const SAMPLES: usize = 32;
 /// The rate that is assumed of a path is what messages show that it carries at least, between these: the least lets
@@ -20,7 +23,8 @@ const WAIT_FIRST: u32 = 16;
 const WAIT_FACTOR: u32 = 4;
 const WAIT_MAX: u32 = 1 << 14;
 /// There is none if more may be lost by it than so many times what may be won: if all of the transport's round trip were
-/// due to what a message has on the link, it would grow with that.
+/// due to what a message has on the link, it would grow with that; and so would all that long ones took beside compressing and a round trip.
+/// If it is known what the path carries, what is not compressed takes its time there.
 const LOST_MAX: f64 = 12.0;
 /// What compressing takes besides the codec, in nanoseconds, and what restoring takes beside that.
 const AROUND_NS: f64 = 10_000.0;
@@ -134,8 +138,7 @@ impl Arms {
         report: &LinkReport,
     ) -> Advice {
         let class = self.class(now, len);
-        let round_trip_ns = (report.round_trip_ns + report.queue_ns) as f64;
-        let goes_raw = class.begins_raw(connection, round_trip_ns);
+        let goes_raw = class.begins_raw(connection, report);
         Advice {
             prudent_rate: class.prudent_rate(),
             goes_raw,
@@ -166,6 +169,7 @@ impl Arms {
         if now.since_ns(class.at) >= FORGOTTEN_NS {
             *class = Class { at: now, wait: class.wait, ..Class::default() };
         }
+        class.is_long = LENGTHS.iter().all(|&most| len >= most);
         class
     }
 }
@@ -173,6 +177,8 @@ impl Arms {
 /// Messages of about the same length.
 #[derive(Clone, Debug)]
 struct Class {
+    /// True if they may be of any length.
+    is_long: bool,
     compressed: Times,
     raw: Times,
     /// The averages of what compressing took, and of the lengths.
@@ -189,6 +195,7 @@ struct Class {
 impl Default for Class {
     fn default() -> Self {
         Self {
+            is_long: false,
             compressed: Times::default(),
             raw: Times::default(),
             compress_ns: 0.0,
@@ -232,12 +239,26 @@ struct Trial {
 impl Class {
     /// The rate to assume, in bytes a second.
     fn prudent_rate(&self) -> f64 {
-        let shown = self.compressed.wire_bytes() * 1e9 / self.compressed.took_ns();
+        let shown = self.compressed.wire_bytes() * 1e9 / self.compressed_took_ns();
         if shown.is_finite() { shown.clamp(RATE_MIN, RATE_MAX) } else { RATE_MIN }
     }
 
-    fn begins_raw(&mut self, connection: u64, round_trip_ns: f64) -> bool {
-        let is_time = self.since >= self.wait && self.is_worth_a_trial(round_trip_ns);
+    /// The time of a compressed message of average length, in nanoseconds.
+    fn compressed_took_ns(&self) -> f64 {
+        let part = if self.is_long { self.bytes / LONG_BYTES } else { 1.0 };
+        part * self.compressed.took_ns()
+    }
+
+    /// The time of a message as it is compared with that of others, in nanoseconds.
+    fn compared_ns(&self, message: &Confirmed) -> u64 {
+        match self.is_long {
+            true => (message.took_ns as f64 * LONG_BYTES / message.bytes.max(1) as f64) as u64,
+            false => message.took_ns,
+        }
+    }
+
+    fn begins_raw(&mut self, connection: u64, report: &LinkReport) -> bool {
+        let is_time = self.since >= self.wait && self.is_worth_a_trial(report);
         match &mut self.way {
             Way::Compressed if is_time => {
                 self.raw = Times::default();
@@ -291,10 +312,21 @@ impl Class {
         }
     }
 
-    fn is_worth_a_trial(&self, round_trip_ns: f64) -> bool {
+    fn is_worth_a_trial(&self, report: &LinkReport) -> bool {
         let is_known = self.compressed.count >= SAMPLES as u32 / 2;
         let won_ns = (1.0 + RESTORING) * self.compress_ns + AROUND_NS;
-        let lost_ns = round_trip_ns * (self.bytes / self.compressed.wire_bytes() - 1.0);
+        let round_trip_ns = (report.round_trip_ns + report.queue_ns) as f64;
+        let wire_bytes = self.compressed.wire_bytes();
+        let mut lost_ns = round_trip_ns * (self.bytes / wire_bytes - 1.0);
+        if report.path_rate > 0.0 {
+            lost_ns = lost_ns.max((self.bytes - wire_bytes) / report.path_rate * 1e9);
+        }
+        if self.is_long {
+            // A transport that paces itself has no queue that would show it.
+            let other_ns = report.round_trip_ns as f64 + won_ns;
+            let on_link_ns = self.compressed_took_ns() - other_ns;
+            lost_ns = lost_ns.max(on_link_ns * (self.bytes / wire_bytes - 1.0));
+        }
         is_known && lost_ns <= LOST_MAX * won_ns
     }
 
@@ -312,13 +344,14 @@ impl Class {
         let gain = 1.0 / f64::from(self.compressed.count + 1).min(SAMPLES as f64);
         self.compress_ns += gain * (message.compress_ns as f64 - self.compress_ns);
         self.bytes += gain * (message.bytes as f64 - self.bytes);
-        self.compressed.push(message);
+        self.compressed.push(message, self.compared_ns(message));
         self.since = self.since.saturating_add(1);
         self.decide_doubted();
     }
 
     fn raw_confirmed(&mut self, connection: u64, message: &Confirmed) {
-        let (took_ns, compressed_ns) = (message.took_ns as f64, self.compressed.took_ns());
+        let compared_ns = self.compared_ns(message);
+        let (took_ns, compressed_ns) = (compared_ns as f64, self.compressed.took_ns());
         match &mut self.way {
             // It could not be compressed: that says nothing of others.
             Way::Compressed => {}
@@ -327,7 +360,7 @@ impl Class {
                 trial.late += u32::from(took_ns > LATE * compressed_ns);
                 let trial = *trial;
                 if trial.confirmed > TRIAL_SKIPPED {
-                    self.raw.push(message);
+                    self.raw.push(message, compared_ns);
                 }
                 if trial.confirmed <= TRIAL_SKIPPED && trial.late >= LATE_MAX {
                     self.failed();
@@ -339,13 +372,13 @@ impl Class {
             Way::Raw { row, .. } => {
                 *row = if took_ns > ROW * compressed_ns + ROW_NS { *row + 1 } else { 0 };
                 let is_another = *row >= ROW_MAX;
-                self.raw.push(message);
+                self.raw.push(message, compared_ns);
                 if is_another || self.raw.took_ns() > END * compressed_ns {
                     self.doubt(false);
                 }
             }
             Way::Doubted { .. } => {
-                self.raw.push(message);
+                self.raw.push(message, compared_ns);
                 self.decide_doubted();
             }
         }
@@ -419,9 +452,9 @@ impl Default for Times {
 const MEDIAN_EVERY: u32 = 4;
 
 impl Times {
-    fn push(&mut self, message: &Confirmed) {
+    fn push(&mut self, message: &Confirmed, took_ns: u64) {
         let at = self.count as usize % SAMPLES;
-        self.took_ns[at] = message.took_ns.try_into().unwrap_or(u32::MAX);
+        self.took_ns[at] = took_ns.try_into().unwrap_or(u32::MAX);
         self.wire_bytes[at] = message.wire_bytes.try_into().unwrap_or(u32::MAX);
         self.count = match self.count.checked_add(1) {
             Some(count) => count,

@@ -169,6 +169,42 @@ fn a_doubt_without_an_answer_ends() {
     assert!(matches!(world.arms.classes[2].way, Way::Compressed));
 }
 
+/// Messages of which a quarter is left, over a path of so many bytes a second whose transport has no queue: how many of them go as
+/// they are.
+fn raw_of_long(lens: impl Iterator<Item = u64>, rate: f64, path_rate: f64) -> u32 {
+    let (mut arms, mut now, mut raw) = (Arms::default(), Instant::from_ns(100 * SECOND_NS), 0);
+    for len in lens {
+        let begun_len = len.min(64 << 10) as usize;
+        let report = LinkReport { round_trip_ns: 50_000, path_rate, ..LinkReport::default() };
+        let advice = arms.begin(now, 1, begun_len, &report);
+        let (wire_bytes, compress_ns) =
+            if advice.goes_raw { (len + 9, 0) } else { (len / 4, 8 * len) };
+        let took_ns = 100_000 + compress_ns + (wire_bytes as f64 * 1e9 / rate) as u64;
+        now = now + took_ns;
+        let message = Confirmed { begun_len, bytes: len, wire_bytes, compress_ns, took_ns };
+        arms.confirmed(now, 1, &message);
+        raw += u32::from(advice.goes_raw);
+    }
+    raw
+}
+
+#[test]
+fn long_messages_are_compared_by_their_bytes() {
+    // Those of 100 kB take half as long as they are as ten times as much takes compressed.
+    let lens = || (0..200).map(|at| if at < 100 { 1_000_000 } else { 100_000 });
+    assert_eq!(raw_of_long(lens(), 2.5e6, 0.0), 0);
+    let fast = raw_of_long(lens(), 1e9, 0.0);
+    assert!(fast > 100, "{fast}");
+}
+
+#[test]
+fn what_others_have_found_of_the_path_spares_a_trial() {
+    let lens = || std::iter::repeat_n(10_000, 200);
+    assert!(raw_of_long(lens(), 4e6, 0.0) > 0, "nothing else shows it here");
+    assert_eq!(raw_of_long(lens(), 4e6, 4e6), 0);
+    assert!(raw_of_long(lens(), 1e9, 1e9) > 100);
+}
+
 #[test]
 fn what_is_old_is_forgotten() {
     let mut world = World::new(1e9);
@@ -206,14 +242,14 @@ mod times {
             wire_bytes: took_ns.saturating_mul(2),
             ..Confirmed::default()
         };
-        [5, 900, 7].iter().for_each(|&took_ns| times.push(&sent(took_ns)));
+        [5, 900, 7].iter().for_each(|&took_ns| times.push(&sent(took_ns), took_ns));
         assert_eq!(times.took_ns(), 7.0);
-        (0..SAMPLES as u64 + 1).for_each(|_| times.push(&sent(3)));
+        (0..SAMPLES as u64 + 1).for_each(|_| times.push(&sent(3), 3));
         assert_eq!((times.took_ns(), times.wire_bytes()), (3.0, 6.0));
-        (0..SAMPLES).for_each(|_| times.push(&sent(u64::MAX)));
+        (0..SAMPLES).for_each(|_| times.push(&sent(u64::MAX), u64::MAX));
         assert_eq!(times.took_ns(), f64::from(u32::MAX));
         times.count = u32::MAX;
-        times.push(&sent(3));
+        times.push(&sent(3), 3);
         assert_eq!(times.count, SAMPLES as u32);
     }
 }
