@@ -36,8 +36,6 @@ use crate::uplink;
 /// So many connections are made for the pool at a time, once one was made: eight programs that come at once leave it half empty, and each
 /// connection takes some round trips.
 const WARMING_MAX: usize = 8;
-/// The pool is tidied this often.
-const TIDY: Duration = Duration::from_secs(15);
 /// The pause after failures to connect: the first and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
@@ -570,7 +568,7 @@ impl Running {
             }
             let made = tokio::select! {
                 Some(made) = warming.join_next() => made,
-                _ = tokio::time::timeout(TIDY, self.pool.taken()) => continue,
+                _ = tokio::time::timeout(self.pool.next_look(), self.pool.taken()) => continue,
             };
             let Err(why) = made.unwrap_or_else(|error| Err(error.to_string())) else {
                 (pause, warming_max) = (RETRY.0, WARMING_MAX);

@@ -23,6 +23,14 @@ pub(crate) const WARM_TIME: Duration = Duration::from_secs(240);
 /// metered one nobody wants to pay sixteen times in each four minutes for nothing.
 const UNUSED_SIZE: usize = 2;
 
+/// Fewer may be ready than half of the pool for this time before others are made: one that a stream has done with comes back a
+/// round trip after its program has gone on, for which it may have taken another one. With eight programs that open a connection for
+/// each request that was a handshake for each of them, whose bytes the answers then waited for.
+const SHORT_TIME: Duration = Duration::from_secs(1);
+
+/// The pool is tidied this often.
+const TIDY: Duration = Duration::from_secs(15);
+
 /// Connections that wait for a stream, the latest last.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -33,6 +41,8 @@ pub(crate) struct Pool {
     /// Streams that have a connection or wait for one: most of these come back.
     lent: Counter,
     used_at: Mutex<Instant>,
+    /// The time since which fewer are ready than half of them.
+    short_since: Mutex<Option<Instant>>,
     came: Notify,
     /// One was taken, so that there is room for another one.
     taken: Notify,
@@ -47,6 +57,7 @@ impl Pool {
             waiting: Counter::default(),
             lent: Counter::default(),
             used_at: Mutex::new(Instant::now()),
+            short_since: Mutex::default(),
             came: Notify::new(),
             taken: Notify::new(),
         }
@@ -76,9 +87,13 @@ impl Pool {
     }
 
     /// How many are to be made beforehand. Those that streams have at present will come back: with others in their
-    /// place there would be no room for them then, and each stream would cost a handshake. But half of them are to be ready
-    /// at any time, as streams may last.
+    /// place there would be no room for them then, and each stream would cost a handshake. But half of them are to be ready,
+    /// as streams may last, but for [`SHORT_TIME`].
     pub(crate) fn missing(&self) -> usize {
+        self.missing_at(Instant::now())
+    }
+
+    fn missing_at(&self, now: Instant) -> usize {
         let used_at = *self.used_at.lock().unwrap_or_else(PoisonError::into_inner);
         // One stream that lasts all day is no use of the others.
         let is_used = used_at.elapsed() < WARM_TIME;
@@ -86,7 +101,28 @@ impl Pool {
         let lent = usize::try_from(self.lent.get()).unwrap_or(usize::MAX);
         let warm = self.len();
         let spare = size.saturating_sub(warm.saturating_add(lent));
-        spare.max(size.div_ceil(2).saturating_sub(warm))
+        let short = size.div_ceil(2).saturating_sub(warm);
+        let mut since = self.short_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if short == 0 {
+            *since = None;
+            return spare;
+        }
+        let is_lasting = now >= *since.get_or_insert(now) + SHORT_TIME;
+        if is_lasting { spare.max(short) } else { spare }
+    }
+
+    /// The time in which it is to be looked again whether some are missing.
+    pub(crate) fn next_look(&self) -> Duration {
+        match *self.short_since.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(_) => SHORT_TIME / 4,
+            None => TIDY,
+        }
+    }
+
+    /// How many are kept that streams have done with: those beyond the size of the pool, which were made as streams had all others, are
+    /// likely to be needed again.
+    const fn kept_max(&self) -> usize {
+        self.size + self.size / 2
     }
 
     /// A connection that is still there: the one that was used last, of those whose last stream has left something that is for
@@ -134,7 +170,7 @@ impl Pool {
         }
         let waiting = usize::try_from(self.waiting.get()).unwrap_or(usize::MAX);
         let mut warm = self.lock();
-        if warm.len() < self.size.saturating_add(waiting) {
+        if warm.len() < self.kept_max().saturating_add(waiting) {
             warm.push_back((Instant::now(), carrier));
             drop(warm);
             self.came.notify_one();
@@ -153,7 +189,7 @@ impl Pool {
     pub(crate) fn tidy(&self) {
         let mut warm = self.lock();
         warm.retain_mut(|(since, carrier)| since.elapsed() < WARM_TIME && carrier.is_quiet());
-        let spare = warm.len().saturating_sub(self.size);
+        let spare = warm.len().saturating_sub(self.kept_max());
         warm.drain(..spare);
     }
 }
@@ -183,7 +219,9 @@ mod tests {
         let few: Vec<_> = (0..5).map(|_| pool.lend()).collect();
         assert_eq!(pool.missing(), 11);
         let many: Vec<_> = (0..100).map(|_| pool.lend()).collect();
-        assert_eq!(pool.missing(), 8);
+        let now = Instant::now();
+        assert_eq!(pool.missing_at(now), 0, "they may come back");
+        assert_eq!(pool.missing_at(now + SHORT_TIME), 8);
         drop((few, many));
         assert_eq!(pool.missing(), 16);
     }
@@ -196,6 +234,7 @@ mod tests {
         assert_eq!(pool.missing(), 2);
         let lasting = pool.lend();
         assert_eq!(pool.missing(), 15);
+        assert!(pool.next_look() < SHORT_TIME);
         *pool.used_at.lock().unwrap() = before;
         assert_eq!(pool.missing(), 1, "nobody has begun another one for minutes");
         drop(lasting);
