@@ -41,7 +41,7 @@
 //! for _ in 0..20 {
 //!     let choice = Choice::alone("strong");
 //!     let (original_len, used_len, took_ns) = (65_536, 60_000, 13_107_200);
-//!     let result = Measured { choice, original_len, history_len, used_len, took_ns, away_ns: 0 };
+//!     let result = Measured { choice, original_len, history_len, used_len, took_ns, away_ns: 0, is_first: false };
 //!     steering.compressed(&result, false);
 //!     let choice = Choice::alone("fast");
 //!     let result = Measured { choice, took_ns: 200_000, ..result };
@@ -72,6 +72,7 @@ mod bound;
 mod codecs;
 mod filled;
 mod hull;
+mod learned;
 mod pick;
 mod processor;
 mod restoring;
@@ -88,6 +89,7 @@ mod write_cost;
 pub use bound::{Bound, CodecPoint};
 pub use codecs::{Choice, Measured, Prior, Referring};
 pub use hull::Offer;
+pub use learned::Learned;
 pub use pick::{Assumed, CodecPick, Tried};
 pub use processor::{Budget, Carried, Processor};
 pub use slowdown::Slowdown;

@@ -224,7 +224,9 @@ impl Running {
         };
         match opened {
             Ok((local, bound)) => {
-                let mut prepared = self.engine.prepare(carrier, &[], |_| opening.goes_on);
+                let client = opening.client.map(|(client, _)| client.ip());
+                let topic = self.engine.topic(client, &opening.target);
+                let mut prepared = self.engine.prepare(carrier, &[], topic, |_| opening.goes_on);
                 let (mut is_held, mut is_kept) = (false, false);
                 if let (true, Ok(prepared)) = (opening.is_held, &mut prepared) {
                     prepared.other_end_holds();

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -97,6 +97,8 @@ pub(crate) struct Prepared {
     is_kept: bool,
     /// ... for whom.
     whose: Option<Whose>,
+    /// What it is about, if what codecs bring is shared with others.
+    topic: Option<u64>,
 }
 
 impl Prepared {
@@ -266,6 +268,7 @@ impl Engine {
         &self,
         carrier: &mut Carrier,
         early: &[u8],
+        topic: Option<u64>,
         goes_on: impl FnOnce(&Kept) -> bool,
     ) -> io::Result<Prepared> {
         let kept = carrier.kept.take().filter(goes_on);
@@ -276,7 +279,14 @@ impl Engine {
         };
         let mut sender = match sender {
             Some(sender) => sender,
-            None => self.sender(&carrier.theirs)?,
+            None => {
+                let mut sender = self.sender(&carrier.theirs)?;
+                let path = self.paths.to(carrier.peer.ip());
+                if let Some(learned) = topic.and_then(|topic| path.lesson(topic)) {
+                    sender.learn(&learned);
+                }
+                sender
+            }
         };
         if goes_on {
             sender.hold_idle_history();
@@ -284,7 +294,16 @@ impl Engine {
         if sender.accept(early) < early.len() {
             return Err(io::Error::other("a client sent too much before it was answered"));
         }
-        Ok(Prepared { sender, receiver, history, goes_on, is_kept: false, whose: None })
+        Ok(Prepared { sender, receiver, history, goes_on, is_kept: false, whose: None, topic })
+    }
+
+    /// Returns what a stream is about, if that is to be known: streams of one client to one target learn from each other what codecs bring.
+    pub(crate) fn topic(&self, client: Option<IpAddr>, target: &Target) -> Option<u64> {
+        match (self.common.compressing.earlier, client) {
+            (EarlierStreams::None, _) | (EarlierStreams::Client, None) => None,
+            (EarlierStreams::Client, Some(client)) => Some(self.parties.hash_one((client, target))),
+            (EarlierStreams::All, _) => Some(self.parties.hash_one(target)),
+        }
     }
 
     /// Makes a sender to an end that says `theirs`.
@@ -386,7 +405,7 @@ impl Engine {
         prepared: Prepared,
         carrier: &mut Carrier,
     ) -> io::Result<(End, Moved)> {
-        let Prepared { sender, receiver, history, is_kept, whose, .. } = prepared;
+        let Prepared { sender, receiver, history, is_kept, whose, topic, .. } = prepared;
         let idle = self.common.limits.idle;
         // Keyed, so that nobody can find a target that is taken for somebody else's.
         let party = self.parties.hash_one(about.target);
@@ -398,6 +417,7 @@ impl Engine {
             sending: self.memory.sending(party),
             receiving: self.memory.receiving(party),
             history,
+            topic,
         };
         let pump = Pump::new(local, carrier, (sender, receiver), shared, idle)?;
         let (end, moved, left) = pump.run().await;

@@ -475,9 +475,11 @@ impl Running {
             return Err(NoStream::Unable);
         }
         let early = client.as_ref().map_or(&[][..], |client| &client.early[..]);
+        let from = client.as_ref().map(|client| client.from.ip());
+        let topic = self.engine.topic(from, &opening.target);
         let goes_on = |kept: &Kept| !opening.is_datagrams && kept.whose.as_ref() == whose;
         let mut prepared =
-            self.engine.prepare(&mut carrier, early, goes_on).map_err(CarrierError::Io)?;
+            self.engine.prepare(&mut carrier, early, topic, goes_on).map_err(CarrierError::Io)?;
         let (is_held, goes_on) = (prepared.holds_history(), prepared.goes_on);
         let may_keep = !opening.is_datagrams && self.pool.size() > 0;
         let asks_to_keep = may_keep && self.engine.may_keep(&carrier, &prepared);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_stream::{Advice, Arms, Confirmed, LinkReport};
+use dwell_stream::{Advice, Arms, Confirmed, Learned, LinkReport, Sender};
 
 use crate::turns::Turns;
 
@@ -27,6 +27,9 @@ const FOUND_OLD_NS: u64 = 10 * SECOND_NS;
 /// ... and after this one nothing is known.
 const FORGOTTEN_NS: u64 = 60 * SECOND_NS;
 
+/// So many topics' lessons are remembered of a path.
+const LESSONS_MAX: usize = 64;
+
 /// All paths that have streams, and some that had, by the other proxy's address.
 #[derive(Debug, Default)]
 pub(crate) struct Paths(Mutex<HashMap<IpAddr, Arc<PathState>>>);
@@ -39,6 +42,8 @@ pub(crate) struct Path(Arc<PathState>);
 struct PathState {
     ends: Turns,
     load: Mutex<Load>,
+    /// What streams have learned last of codecs, by what they are about.
+    lessons: Mutex<HashMap<u64, Learned>>,
 }
 
 /// The load of streams on the path.
@@ -62,6 +67,7 @@ struct Load {
 pub(crate) struct Share {
     path: Path,
     number: u64,
+    topic: Option<u64>,
     is_sending: bool,
     rate: f64,
     /// What TCP has said last of the rate that this stream found.
@@ -78,7 +84,8 @@ impl Paths {
         if paths.len() >= IDLE_PATHS_MAX {
             paths.retain(|_, path| Arc::strong_count(path) > 1);
         }
-        let path = Arc::new(PathState { ends: Turns::new(ENDS_MAX), load: Mutex::default() });
+        let (ends, load, lessons) = (Turns::new(ENDS_MAX), Mutex::default(), Mutex::default());
+        let path = Arc::new(PathState { ends, load, lessons });
         paths.insert(other, Arc::clone(&path));
         Path(path)
     }
@@ -92,10 +99,35 @@ impl Path {
 
     /// The part of a new stream, which sends nothing yet.
     pub(crate) fn share(&self) -> Share {
+        self.share_of(None)
+    }
+
+    /// The same of a stream that is about this.
+    pub(crate) fn share_of(&self, topic: Option<u64>) -> Share {
         let mut load = self.load();
         load.shares += 1;
         let (path, number) = (self.clone(), load.shares);
-        Share { path, number, is_sending: false, rate: 0.0, delivered_rate: 0.0 }
+        Share { path, number, topic, is_sending: false, rate: 0.0, delivered_rate: 0.0 }
+    }
+
+    /// Returns what streams about this have learned last of codecs.
+    pub(crate) fn lesson(&self, topic: u64) -> Option<Learned> {
+        self.lessons().get(&topic).cloned()
+    }
+
+    /// Notes what a stream about this has learned.
+    pub(crate) fn teach(&self, topic: u64, learned: Learned) {
+        let mut lessons = self.lessons();
+        if lessons.len() >= LESSONS_MAX && !lessons.contains_key(&topic) {
+            // Any: who goes on says it again soon.
+            let other = lessons.keys().next().copied();
+            other.map(|other| lessons.remove(&other));
+        }
+        lessons.insert(topic, learned);
+    }
+
+    fn lessons(&self) -> MutexGuard<'_, HashMap<u64, Learned>> {
+        self.0.lessons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
@@ -139,6 +171,13 @@ impl Share {
     /// Returns the same for a message that is not looked at.
     pub(crate) fn outlook(&self, now: Instant, len: usize) -> Advice {
         self.path.load().arms.advice(now, len)
+    }
+
+    /// Has streams about the same begin with what this one has learned of codecs.
+    pub(crate) fn teaches(&self, sender: &Sender) {
+        if let Some((topic, learned)) = self.topic.zip(sender.learned()) {
+            self.path.teach(topic, learned);
+        }
     }
 
     /// Learns from a message.
@@ -186,6 +225,8 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use dwell_stream::{Config, Strategy};
+
     use super::*;
 
     #[test]
@@ -251,6 +292,29 @@ mod tests {
         }
         assert_eq!(found(&mut old, 120_100, 2e6, false), 6.5e6);
         assert_eq!(found(&mut other, 120_101, 9e6, false), 9e6);
+    }
+
+    #[test]
+    fn few_lessons_are_remembered_and_the_last_of_each_topic() {
+        let path = Paths::default().to([192, 0, 2, 1].into());
+        let mut config = Config::new(Strategy::Hull);
+        config.codecs = vec!["zstd:1".parse().unwrap()];
+        let mut sender = Sender::new(&config).unwrap();
+        sender.expect_rate(crate::clock::now(), 1e5);
+        let mut out = Vec::new();
+        let mut sends = |sender: &mut Sender| {
+            sender.accept(&[1; 10_000]);
+            crate::uplink::collect(sender, &mut out);
+        };
+        assert!(sender.learned().is_none());
+        sends(&mut sender);
+        let learned = sender.learned().unwrap();
+        for topic in 0..100 {
+            path.teach(topic, learned.clone());
+            assert!(path.lesson(topic).is_some());
+        }
+        assert_eq!(path.lessons().len(), LESSONS_MAX);
+        assert!(path.lesson(100).is_none());
     }
 
     #[test]

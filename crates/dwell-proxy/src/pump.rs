@@ -80,6 +80,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) receiving: Room<'a>,
     /// Room for what it refers to while it is idle.
     pub(crate) history: Option<OwnedSemaphorePermit>,
+    /// What it is about, if others learn from it.
+    pub(crate) topic: Option<u64>,
 }
 
 /// The outcome of a stream.
@@ -166,9 +168,9 @@ impl<'a> Pump<'a> {
     ) -> io::Result<Self> {
         local.tune()?;
         let now = Instant::now();
-        let Shared { compress, metrics, path, stall, sending, receiving, history } = shared;
+        let Shared { compress, metrics, path, stall, sending, receiving, history, topic } = shared;
         let kept_bytes_max = SCRAPS_BYTES + if history.is_some() { HISTORY_BYTES_MAX } else { 0 };
-        let share = path.share();
+        let share = path.share_of(topic);
         let release_at = carrier.is_holding().then(|| now + HOLD);
         let timer = tokio::time::sleep_until(release_at.unwrap_or(now + idle));
         Ok(Self {
@@ -216,6 +218,7 @@ impl<'a> Pump<'a> {
             End::Cut(_) | End::Damaged(_) => self.carrier.reset_on_close(),
         }
         self.count();
+        self.up.ends();
         let moved = Moved {
             sent_bytes: self.up.stats().accepted_bytes,
             sent_link_bytes: self.up.stats().wire_bytes,

@@ -35,6 +35,9 @@ const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 const SETTLED_MESSAGES: u32 = 7;
 const SETTLED_NS: u64 = 5_000_000;
 
+/// Others learn after so many messages what this stream has learned, and at its end.
+const TEACH_EVERY: u32 = 8;
+
 /// With less than this to send a stream fills no link, and what it says of it can wait.
 const BUSY_BYTES_MIN: usize = 2 << 10;
 
@@ -81,6 +84,8 @@ pub(crate) struct Uplink {
     reported_at: Option<Instant>,
     /// What is sent until the other end has confirmed all of it.
     message: Option<Message>,
+    /// The messages that it has confirmed.
+    confirmed: u32,
     /// TCP need not be asked for so many messages, until then.
     settled: (u32, Instant),
 }
@@ -134,6 +139,7 @@ impl Uplink {
             begun: false,
             reported_at: None,
             message: None,
+            confirmed: 0,
             settled: (0, Instant::ZERO),
         }
     }
@@ -142,6 +148,11 @@ impl Uplink {
     pub(crate) fn finish(&mut self) {
         self.finishing = true;
         self.sender.finish();
+    }
+
+    /// Notes that the stream ends.
+    pub(crate) fn ends(&self) {
+        self.share.iter().for_each(|share| share.teaches(&self.sender));
     }
 
     /// Returns true if the end was announced and taken by the connection.
@@ -255,6 +266,10 @@ impl Uplink {
             took_ns: now.since_ns(message.begun_at),
         };
         self.message = None;
+        self.confirmed = self.confirmed.wrapping_add(1);
+        if self.confirmed.is_multiple_of(TEACH_EVERY) {
+            share.teaches(&self.sender);
+        }
         if (1..=MESSAGE_BYTES_MAX).contains(&confirmed.bytes) {
             share.confirmed(now, &confirmed);
         }
@@ -339,7 +354,9 @@ impl Uplink {
         let now = clock::now();
         let Some(job) = self.sender.next_job(now) else { return Ok(moved) };
         if is_short(&job) {
-            let done = COMPRESSORS.with_borrow_mut(|compress| job.run(compress, clock::now));
+            let run = |compress: &mut Compressors| job.run(compress, clock::thread_cpu);
+            let mut done = COMPRESSORS.with_borrow_mut(run);
+            done.back_after(clock::now().since_ns(now));
             self.sender.done(done);
         } else {
             self.job = Some((now, compress.submit(job)));

@@ -19,6 +19,7 @@ use crate::error::AbortReason;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
 use crate::rule::steering;
+use crate::sender::Learned;
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
 use waiting::{Outgoing, Part, Refers, State, Waiting};
@@ -311,6 +312,14 @@ impl Blocks {
             let at = self.queue.partition_point(|block| block.part.index < part.index);
             self.queue.insert(at, Waiting { part, state });
         }
+    }
+
+    pub(crate) fn learned(&self) -> Option<Learned> {
+        self.steering.learned().map(Learned)
+    }
+
+    pub(crate) fn learn(&mut self, learned: &Learned) {
+        self.steering.learn(&learned.0);
     }
 
     pub(crate) fn expect_rate(&mut self, now: Instant, rate: f64) {

@@ -27,6 +27,11 @@ impl Compressors {
         Self::default()
     }
 
+    /// Returns true if a compressor of this kind was used here before.
+    fn has(&self, spec: CodecSpec) -> bool {
+        self.compressors.iter().any(|known| known.spec() == spec)
+    }
+
     /// Compresses `src` into at most `len_max` bytes, after `ROOM` bytes for a header. If there is
     /// a history, the result refers to it.
     pub(crate) fn compress(
@@ -187,6 +192,7 @@ impl Job {
         compressors: &mut Compressors,
         mut clock: impl FnMut() -> Instant,
     ) -> Done {
+        let is_first = self.context.is_none() && !compressors.has(self.spec);
         let begin = clock();
         let src = &self.block[ROOM..];
         let payload = match &mut self.context {
@@ -194,7 +200,7 @@ impl Job {
             None => compressors.compress(self.spec, &self.history, src, self.len_max),
         };
         let took_ns = clock().since_ns(begin);
-        Done { job: self, payload, took_ns, away_ns: took_ns }
+        Done { job: self, payload, took_ns, away_ns: took_ns, is_first }
     }
 }
 
@@ -206,6 +212,7 @@ pub struct Done {
     pub(crate) payload: Option<Vec<u8>>,
     pub(crate) took_ns: u64,
     pub(crate) away_ns: u64,
+    pub(crate) is_first: bool,
 }
 
 impl Done {
@@ -225,6 +232,7 @@ impl Done {
             compressed_len: self.payload.as_ref().map(|payload| payload.len() - ROOM),
             took_ns: self.took_ns,
             away_ns: self.away_ns,
+            is_first: self.is_first,
         }
     }
 }
@@ -247,6 +255,8 @@ pub struct Compression {
     pub took_ns: u64,
     /// The time until the sender had it back, in nanoseconds, as far as it was said ([`Done::back_after`]).
     pub away_ns: u64,
+    /// True if the compressor was made for it, which takes several times as long, once.
+    pub is_first: bool,
 }
 
 impl Compression {
@@ -264,6 +274,7 @@ impl Compression {
             used_len: self.used_len(),
             took_ns: self.took_ns,
             away_ns: self.away_ns,
+            is_first: self.is_first,
         }
     }
 }

@@ -136,7 +136,7 @@ pub use dwell_policy::rate::{Advice, Arms, Confirmed, LinkReport, Trains};
 pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};
 pub use io::{StreamReader, StreamWriter, Wait};
 pub use receiver::{Limits, Receiver};
-pub use sender::Sender;
+pub use sender::{Learned, Sender};
 pub use stats::{CodecStats, ReceiverStats, SenderStats};
 pub use strategy::Strategy;
 pub use tcpcomp::{FactorFilter, TcpCompConfig};

@@ -1,6 +1,7 @@
 //! The sending end of a stream.
 
 use dwell_base::Instant;
+use dwell_codec::CodecSpec;
 use dwell_policy::rate::LinkReport;
 
 use crate::blocks::Blocks;
@@ -16,6 +17,10 @@ use crate::units::Units;
 pub struct Sender {
     line: Line,
 }
+
+/// What the blocks of a stream have shown of codecs ([`Sender::learned`]).
+#[derive(Clone, Debug)]
+pub struct Learned(pub(crate) dwell_policy::method::Learned<CodecSpec>);
 
 /// Blocks or units.
 #[derive(Debug)]
@@ -200,6 +205,21 @@ impl Sender {
         match &mut self.line {
             Line::Blocks(line) => line.begin_next().then_some(self),
             Line::Units(_) => None,
+        }
+    }
+
+    /// Returns what its blocks have shown of codecs, if any have; for another stream whose content is alike.
+    pub fn learned(&self) -> Option<Learned> {
+        match &self.line {
+            Line::Blocks(line) => line.learned(),
+            Line::Units(_) => None,
+        }
+    }
+
+    /// Begins with what another stream has learned, if it has the same strategy and codecs: it need not try all of them itself.
+    pub fn learn(&mut self, learned: &Learned) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.learn(learned);
         }
     }
 

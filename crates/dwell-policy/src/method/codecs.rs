@@ -116,6 +116,9 @@ pub struct Measured<C> {
     pub took_ns: u64,
     /// The time until the result was there, if others did it and that is more: waiting for them, and they for the processor.
     pub away_ns: u64,
+    /// True if the codec was made for it: tables that were never touched take several times as long, once, so that these times say
+    /// nothing.
+    pub is_first: bool,
 }
 
 /// The estimates for a list of codecs.
@@ -133,6 +136,8 @@ pub(super) struct CodecEstimate<C> {
     saving: f64,
     /// Blocks since it was last measured; none if never.
     pub(super) age: Option<u32>,
+    /// True if it was measured what it costs, and not only what it leaves.
+    has_cost: bool,
     /// True if it goes on with a running context.
     pub(super) continues: bool,
     /// True if what it makes takes as long to restore.
@@ -145,7 +150,15 @@ impl<C: Copy> CodecEstimate<C> {
         let &Prior { codec, cost_ns, saving, .. } = prior;
         let takes_receiver = prior.refers == Referring::Predicts;
         let choice = Choice::alone(codec);
-        Self { choice, cost_ns, saving, age: None, continues: false, takes_receiver }
+        Self {
+            choice,
+            cost_ns,
+            saving,
+            age: None,
+            has_cost: false,
+            continues: false,
+            takes_receiver,
+        }
     }
 
     /// The same for blocks that refer to earlier ones.
@@ -200,6 +213,16 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         Self { codecs }
     }
 
+    /// Returns true if both are for the same list of codecs.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.codecs.iter().map(|one| one.choice).eq(other.codecs.iter().map(|one| one.choice))
+    }
+
+    /// Returns true if any of it was measured.
+    pub(super) fn is_measured(&self) -> bool {
+        self.codecs.iter().any(|codec| codec.age.is_some())
+    }
+
     pub(super) fn all(&self) -> &[CodecEstimate<C>] {
         &self.codecs
     }
@@ -217,17 +240,24 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         let gain = if first { 1.0 } else { GAIN };
         let here = &mut self.codecs[at];
         let (cost_before, saving_before) = (here.cost_ns, here.saving);
-        let cost_gain = if first || cost_ns < here.cost_ns { gain } else { GAIN_UP };
+        let is_first_cost = !here.has_cost && !result.is_first;
+        let cost_gain = match cost_ns < here.cost_ns {
+            _ if result.is_first => 0.0,
+            _ if is_first_cost => 1.0,
+            true => GAIN,
+            false => GAIN_UP,
+        };
         // Also the first: it may have been interrupted. A codec that is believed to be slow is
         // hardly used, and so not measured again.
         let believed_ns = cost_ns.min(OUTLIER * here.cost_ns);
         here.cost_ns = smoothed(here.cost_ns, believed_ns, cost_gain);
+        here.has_cost |= !result.is_first;
         let saving = smoothed(here.saving, 1.0 - ratio, gain);
         here.saving = saving.clamp(SAVING_MIN, SAVING_MAX);
         let harder = (here.saving / saving_before).powf(SHARED);
         let shorter = (1.0 - here.saving) / (1.0 - saving_before);
         // A machine that is slower than that of the priors is slower with all codecs.
-        let slower = if first { here.cost_ns / cost_before } else { 1.0 };
+        let slower = if is_first_cost { here.cost_ns / cost_before } else { 1.0 };
         let measured = self.codecs[at];
         for (other, estimate) in self.codecs.iter_mut().enumerate() {
             if other == at {
@@ -238,15 +268,17 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
                 estimate.follow(&measured);
                 continue;
             }
+            // What was assumed of it is as far off as that of the one that was measured.
+            if !estimate.has_cost {
+                estimate.cost_ns *= slower.clamp(0.2, 5.0);
+            }
             match &mut estimate.age {
                 // What was assumed of a codec is no measure of the data.
                 Some(age) => {
                     *age = age.saturating_add(1);
                     estimate.saving *= if first && message { 1.0 } else { harder };
                 }
-                // What was assumed of it is as far off as that of the one that was measured.
                 None => {
-                    estimate.cost_ns *= slower.clamp(0.2, 5.0);
                     estimate.saving = match first && message && shorter < 1.0 {
                         true => 1.0 - shorter * (1.0 - estimate.saving),
                         false => estimate.saving * harder,
@@ -273,6 +305,7 @@ mod tests {
             used_len,
             took_ns,
             away_ns: 0,
+            is_first: false,
         }
     }
 
@@ -307,6 +340,19 @@ mod tests {
         let [alone, after] = [2, 3].map(|at| estimates.all()[at].point());
         assert!((after.cost_ns - 8.0).abs() < 1e-9 && (after.ratio - 0.4).abs() < 1e-9);
         assert!((alone.cost_ns - 6.0).abs() < 1e-9 && alone.ratio > 0.41, "{alone:?}");
+    }
+
+    #[test]
+    fn a_codec_that_was_made_for_it_shows_what_it_leaves_and_not_what_it_costs() {
+        let mut estimates = estimates();
+        let is_first = Measured { is_first: true, ..result("zstd:1", Some(400), 900_000) };
+        estimates.measured(&is_first, true);
+        let [cost_ns, ratio] = [estimates.all()[1].cost_ns, estimates.all()[1].point().ratio];
+        assert!((cost_ns - 5.5).abs() < 1e-9 && (ratio - 0.4).abs() < 1e-9, "{cost_ns} {ratio}");
+        assert!((estimates.all()[2].cost_ns - 45.0).abs() < 1e-9, "nor are others any slower");
+        estimates.measured(&result("zstd:1", Some(400), 11_000), true);
+        assert!((estimates.all()[1].cost_ns - 11.0).abs() < 1e-9, "the first that counts");
+        assert!((estimates.all()[2].cost_ns - 90.0).abs() < 1e-9, "and so are others slower");
     }
 
     /// Fails unless the codec at this place costs this, and saves that.

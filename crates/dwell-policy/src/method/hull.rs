@@ -1,6 +1,8 @@
 //! Mixing on the hull: the codecs and shares that carry most, by the linear programme of [`Bound`]
 //! with the measured values.
 
+mod interruptions;
+
 use dwell_base::Instant;
 
 use crate::rate::{LinkRate, LinkReport};
@@ -9,10 +11,12 @@ use super::balance::Balance;
 use super::bound::{Bound, CodecPoint};
 use super::codecs::{Choice, CodecEstimate, CodecEstimates, Measured, Prior};
 use super::filled::Filled;
+use super::learned::Learned;
 use super::restoring::Restoring;
 use super::running::Running;
 use super::short::ShortRatios;
 use super::write_cost::WriteCost;
+use interruptions::Slowdown;
 
 /// The cost of each byte besides compressing and writing: copies, the check sum. In nanoseconds.
 const OVERHEAD_NS: f64 = 0.4;
@@ -31,11 +35,6 @@ const CURIOUS_AFTER: u32 = 200;
 const EXPLORE_COST_MAX: f64 = 6.0;
 /// The rate at which past counts are forgotten, so that shares follow changes.
 const FORGET: f64 = 0.95;
-/// The rate at which past times are forgotten, block by block: some tens of blocks are a few time
-/// slices of the system's scheduler.
-const FORGET_TIMES: f64 = 0.98;
-/// The largest slowdown that is assumed for compression.
-const SLOWDOWN_MAX: f64 = 20.0;
 /// The share below which raw blocks are not part of the plan.
 const RAW_SHARE_MIN: f64 = 0.005;
 /// The share of blocks that refer to others from which on sent blocks are kept as history, and the
@@ -66,6 +65,10 @@ const SHORT_NS: f64 = 10_000.0;
 /// the levels of zstd up to 3 take .12 to .42 (2, 10 and 64 KiB of prose, SQL and JSON), heavier ones no longer than these.
 const RESTORING: f64 = 0.3;
 const RESTORING_NS_MAX: f64 = 2.0;
+/// A message may be so much of a round trip later than with the codec that is soonest, if it leaves less: a byte of the link is worth the
+/// time of so many then, as others may wait for it.
+const LATER_PART: f64 = 1.0 / 64.0;
+const LATER_PRICE: f64 = 3.0;
 /// On an idle link another codec is tried only if the block is not expected to arrive this many times
 /// later than with the best.
 const EXPLORE_LATER_MAX: f64 = 1.25;
@@ -94,6 +97,8 @@ pub(super) struct Hull<C> {
     /// The number of further blocks that are kept so that later blocks can refer to them.
     keeps_history_for: u32,
     since_explored: u32,
+    /// How much later a message may be if it leaves less, in nanoseconds.
+    later_ns: f64,
     /// The blocks since a stale codec was tried, and the place in the list of the last one.
     since_stale: u32,
     stale_at: usize,
@@ -137,37 +142,6 @@ pub(super) struct Block {
     pub(super) busy: bool,
 }
 
-/// The factor by which compression takes longer than the codecs need, because the thread is
-/// interrupted, or another one has to be waited for. The estimates leave interruptions out, as these say nothing of a codec; but the
-/// shares must fit into the time that there is.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slowdown {
-    took_ns: f64,
-    estimated_ns: f64,
-}
-
-impl Slowdown {
-    fn measured(&mut self, took_ns: f64, estimated_ns: f64) {
-        self.took_ns = FORGET_TIMES * self.took_ns + took_ns;
-        self.estimated_ns = FORGET_TIMES * self.estimated_ns + estimated_ns;
-    }
-
-    /// Notes that a block was sent uncompressed: while nothing is measured, the last interruption
-    /// must not count for ever.
-    fn passed_by(&mut self) {
-        let excess_ns = self.took_ns - self.estimated_ns;
-        self.took_ns = self.estimated_ns + FORGET_TIMES * excess_ns;
-    }
-
-    fn factor(self) -> f64 {
-        if self.estimated_ns > 0.0 {
-            (self.took_ns / self.estimated_ns).clamp(1.0, SLOWDOWN_MAX)
-        } else {
-            1.0
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Shares {
     raw: f64,
@@ -197,6 +171,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             short: ShortRatios::new(),
             keeps_history_for: 0,
             since_explored: 0,
+            later_ns: 0.0,
             since_stale: 0,
             stale_at: 0,
             explore_heavier: true,
@@ -210,6 +185,19 @@ impl<C: Copy + PartialEq> Hull<C> {
     pub(super) fn save_bytes(&mut self) {
         self.saves_bytes = true;
         self.shares.raw = 0.0;
+    }
+
+    /// Returns what blocks have shown, if any have.
+    pub(super) fn learned(&self) -> Option<Learned<C>> {
+        let (estimates, short) = (&self.estimates, self.short);
+        estimates.is_measured().then(|| Learned { estimates: estimates.clone(), short })
+    }
+
+    /// Takes over what those of another stream have shown, if it has the same codecs.
+    pub(super) fn learn(&mut self, learned: &Learned<C>) {
+        if self.estimates.is_like(&learned.estimates) {
+            (self.estimates, self.short) = (learned.estimates.clone(), learned.short);
+        }
     }
 
     /// Returns the rate by which is decided about a block with more behind it or without, in bytes a second: that of the link, if it is
@@ -405,6 +393,9 @@ impl<C: Copy + PartialEq> Hull<C> {
             if work(planned) <= drain_ns {
                 return Some(planned);
             }
+            if !block.more {
+                return self.soonest(now, link, block);
+            }
             let done = |at: &usize| self.done_ns(*at, now, link, block);
             return no_dearer.min_by(|a, b| done(a).total_cmp(&done(b)));
         }
@@ -412,10 +403,19 @@ impl<C: Copy + PartialEq> Hull<C> {
         no_dearer.filter(|&at| work(at) <= drain_ns).min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
-    /// Returns the codec with which the link finishes a block first.
+    /// Returns the codec with which the link finishes a block first; or one that leaves less, where that is hardly later beside the
+    /// round trip that it takes anyway.
     fn soonest(&self, now: Instant, link: &LinkRate, block: Block) -> Option<usize> {
         let done = |at: &usize| self.done_ns(*at, now, link, block);
-        self.usable_for(block).min_by(|a, b| done(a).total_cmp(&done(b)))
+        let first = self.usable_for(block).min_by(|a, b| done(a).total_cmp(&done(b)))?;
+        let latest_ns = done(&first) + self.later_ns;
+        let rate = self.rate_for(link, block.more).unwrap_or(f64::INFINITY);
+        let costs = |at: &usize| {
+            let left = self.estimates.all()[*at].point().ratio * block.len as f64;
+            done(at) + (LATER_PRICE - 1.0) * left / rate * 1e9
+        };
+        let hardly_later = self.usable_for(block).filter(|at| done(at) <= latest_ns);
+        hardly_later.min_by(|a, b| costs(a).total_cmp(&costs(b))).or(Some(first))
     }
 
     /// Returns the same as `usable`; for a message that is short and may refer to others either the codecs that do so or those that
@@ -482,7 +482,8 @@ impl<C: Copy + PartialEq> Hull<C> {
         }
         self.estimates.measured(result, self.is_message);
         self.continued(result.choice, result.original_len);
-        if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == result.choice) {
+        let codec = self.estimates.all().iter().find(|it| it.choice == result.choice);
+        if let Some(codec) = codec.filter(|_| !result.is_first) {
             let estimated_ns = codec.work_ns(result.original_len, result.history_len);
             // Waiting for a thread is no part of what a codec costs, but of what any of them does.
             self.slowdown.measured(result.took_ns.max(result.away_ns) as f64, estimated_ns);
@@ -537,6 +538,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         let codec = self.running.at().and_then(|at| self.estimates.all().get(at));
         let is_used = codec.is_some_and(|codec| codec.takes_receiver);
         self.restoring.reported(now, report.receiver_wait_ns, is_used);
+        self.later_ns = LATER_PART * report.round_trip_ns as f64;
         self.filled.reported(now, report);
     }
 

@@ -8,6 +8,7 @@ use crate::rate::{LinkRate, LinkReport};
 
 use super::codecs::{Choice, Measured, Prior};
 use super::hull::{Block, Hull, Offer, SHORT_LEN};
+use super::learned::Learned;
 use super::switching::Switching;
 use super::write_cost::WriteCost;
 
@@ -101,6 +102,21 @@ impl<C: Copy + PartialEq> Steering<C> {
     pub fn save_bytes(&mut self) {
         if let State::Hull(hull) = &mut self.rule {
             hull.save_bytes();
+        }
+    }
+
+    /// Returns what blocks have shown of codecs, if the rule is [`Rule::Hull`] and any have.
+    pub fn learned(&self) -> Option<Learned<C>> {
+        match &self.rule {
+            State::Hull(hull) => hull.learned(),
+            _ => None,
+        }
+    }
+
+    /// Begins with what another stream has learned, if it has the same codecs.
+    pub fn learn(&mut self, learned: &Learned<C>) {
+        if let State::Hull(hull) = &mut self.rule {
+            hull.learn(learned);
         }
     }
 

@@ -153,6 +153,7 @@ impl World {
             used_len,
             took_ns,
             away_ns: 0,
+            is_first: false,
         };
         self.steering.compressed(&result, false);
         self.queue[at] = Waiting::Compressed(used_len);
@@ -274,6 +275,7 @@ fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
         used_len: 971,
         took_ns: 2_500,
         away_ns: 0,
+        is_first: false,
     };
     for _ in 0..4 {
         assert!(steering.admits(true));
@@ -289,8 +291,15 @@ fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
 #[test]
 fn a_try_that_did_not_take_place_is_repeated() {
     let (choice, original_len, used_len) = (Choice::alone(FAST), 1000, 1000);
-    let poor =
-        Measured { choice, original_len, history_len: 0, used_len, took_ns: 2_500, away_ns: 0 };
+    let poor = Measured {
+        choice,
+        original_len,
+        history_len: 0,
+        used_len,
+        took_ns: 2_500,
+        away_ns: 0,
+        is_first: false,
+    };
     for did_not in [Steering::went_raw, Steering::reopened] {
         let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
         (0..4).for_each(|_| steering.compressed(&poor, true));
@@ -305,8 +314,15 @@ fn a_try_that_did_not_take_place_is_repeated() {
 #[test]
 fn short_blocks_do_not_keep_others_from_being_tried() {
     let (choice, original_len, used_len) = (Choice::alone(FAST), 999, 999);
-    let poor =
-        Measured { choice, original_len, history_len: 0, used_len, took_ns: 2_500, away_ns: 0 };
+    let poor = Measured {
+        choice,
+        original_len,
+        history_len: 0,
+        used_len,
+        took_ns: 2_500,
+        away_ns: 0,
+        is_first: false,
+    };
     let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
     (0..100).for_each(|_| steering.compressed(&poor, false));
     assert!(steering.admits(false));
@@ -351,6 +367,7 @@ fn random_blocks_do_not_spoil_the_estimates() {
             used_len: 1000,
             took_ns: 28_000,
             away_ns: 0,
+            is_first: false,
         };
         (0..20).for_each(|_| world.steering.compressed(&poor, looks_random));
         let choices = (0..20).map(|_| world.steering.codec(world.now, asked(true)));
@@ -411,6 +428,7 @@ fn what_the_back_off_refuses_is_sent_uncompressed_beside_the_planned_share() {
         used_len: 1_000,
         took_ns: 2_500,
         away_ns: 0,
+        is_first: false,
     };
     for _ in 0..4 {
         assert!(steering.admits(true));

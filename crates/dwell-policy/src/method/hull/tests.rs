@@ -70,6 +70,7 @@ fn confirm(hull: &mut Hull<Codec>, at: usize) {
         used_len: (codec.point().ratio * len).round() as usize,
         took_ns: (codec.cost_ns * len).round() as u64,
         away_ns: 0,
+        is_first: false,
     });
 }
 
@@ -112,6 +113,7 @@ fn what_a_thread_was_waited_for_is_no_codecs_cost() {
         used_len,
         took_ns: 1_000_000,
         away_ns: 3_000_000,
+        is_first: false,
     });
     assert_near(&[hull.estimates.all()[0].cost_ns, hull.slowdown.factor()], &[10.0, 3.0]);
     (0..200).for_each(|_| hull.goes_alone(&link(0)));
@@ -243,6 +245,7 @@ fn short_blocks_have_a_ratio_of_their_own() {
         used_len,
         took_ns: 10_000,
         away_ns: 0,
+        is_first: false,
     };
     (0..10).for_each(|_| hull.compressed(&small(100)));
     assert!(!lets(&hull), "they refer to each other");

@@ -25,6 +25,7 @@ fn sends(hull: &mut Hull<Codec>, history_len: usize, left: [usize; 2]) -> bool {
         used_len: left[usize::from(choice.refers)],
         took_ns: 5_000,
         away_ns: 0,
+        is_first: false,
     });
     choice.refers
 }
@@ -74,12 +75,63 @@ fn messages_try_what_is_about_as_soon() {
             used_len: [2_000, 1_900][choice.codec],
             took_ns: [50_000, 300_000][choice.codec],
             away_ns: 0,
+            is_first: false,
         });
         choice.codec
     };
     let chosen: Vec<_> = (0..20).map(|_| sends()).collect();
     assert_eq!(chosen[0], 1, "as expected");
     assert!(chosen[12..].iter().all(|&codec| codec == 0), "{chosen:?}");
+}
+
+/// Each of many streams of a few messages would try all of them again.
+#[test]
+fn what_a_stream_has_learned_spares_another_one_its_tries() {
+    let codecs = [(5.0, 0.5), (6.0, 0.52), (7.0, 0.54)];
+    let link = link_of(6e5, 0);
+    let message = Block { len: 10_000, more: false, busy: false, ..BLOCK };
+    let tries = |hull: &mut Hull<Codec>| {
+        let sends = |_| {
+            let choice = hull.codec(Instant::ZERO, (&link, WriteCost::new()), message).unwrap();
+            hull.compressed(&Measured {
+                choice,
+                original_len: 10_000,
+                history_len: 0,
+                used_len: [3_000, 2_900, 2_800][choice.codec],
+                took_ns: [50_000, 60_000, 70_000][choice.codec],
+                away_ns: 0,
+                is_first: false,
+            });
+            choice.codec
+        };
+        (0..20).map(sends).filter(|&codec| codec != 2).count()
+    };
+    let mut first = hull(&codecs);
+    assert!(first.learned().is_none(), "nothing yet");
+    assert!(tries(&mut first) > 0);
+    let mut second = hull(&codecs);
+    second.learn(&first.learned().unwrap());
+    assert_eq!(tries(&mut second), 0);
+    let mut other = hull(&codecs[..2]);
+    other.learn(&first.learned().unwrap());
+    assert_eq!(other.estimates.all().len(), 2, "that has other codecs");
+}
+
+/// Beside a round trip of 20 ms nobody notices .1 ms, but whoever else is on the link the bytes.
+#[test]
+fn messages_leave_less_where_that_is_hardly_later() {
+    let message = Block { len: 10_000, more: false, busy: false, ..BLOCK };
+    let chosen = |rate, round_trip_ns| {
+        let mut hull = hull(&[(5.0, 0.75), (30.0, 0.77)]);
+        let report = LinkReport { round_trip_ns, ..LinkReport::default() };
+        hull.reported(Instant::ZERO, &report);
+        next(&mut hull, &link_of(rate, 0), message)
+    };
+    // Compressing takes .25 ms more, and .2 kB less are .1 ms of the link.
+    assert_eq!(chosen(2e6, 0), Some(0));
+    assert_eq!(chosen(2e6, 20_000_000), Some(1));
+    assert_eq!(chosen(2e6, 5_000_000), Some(0), "too late");
+    assert_eq!(chosen(12.5e6, 20_000_000), Some(0), "the bytes are next to nothing");
 }
 
 /// The plan is for what fills a link: a message may refer though no block of it does.
