@@ -29,6 +29,9 @@ const TRAINS: usize = 4;
 const FAST_MIN: usize = 2;
 /// Messages that are not given at once, but further apart than this, may each have gone before the next came, in nanoseconds.
 const AT_ONCE_NS: u64 = 1_000_000;
+/// A transport that says at which rate the last of its packets arrived may say it of those that a shaper let pass at once: a higher rate
+/// than before counts from so many bytes on that the other end has confirmed of what is sent without a pause.
+const BURST_BYTES: u64 = 64 << 10;
 /// What they have shown is forgotten after this time without another one, in nanoseconds. What is known makes messages
 /// short, and short ones show nothing: a link that has become faster would never be seen to be.
 const FORGOTTEN_NS: u64 = 10_000_000_000;
@@ -74,6 +77,8 @@ pub struct Trains {
     before_ns: Option<u64>,
     /// The confirmations until then.
     confirmations: u64,
+    /// The rate that the transport has found last, as far as it is believed; zero if none.
+    found_rate: f64,
 }
 
 /// What a message has shown, in bytes a second.
@@ -96,6 +101,7 @@ impl Default for Trains {
             is_mixed: false,
             before_ns: None,
             confirmations: 0,
+            found_rate: 0.0,
         }
     }
 }
@@ -108,6 +114,7 @@ impl Trains {
 
     /// Learns from a report that was made before anything more is given, and adds to it what is known.
     pub fn reported(&mut self, now: Instant, report: &mut LinkReport) {
+        self.believe(report);
         // What a long message has shown is no guess, and all before it is of the past.
         if !report.is_least || now.since_ns(self.at) >= FORGOTTEN_NS {
             self.latest = [None; TRAINS];
@@ -130,6 +137,20 @@ impl Trains {
         }
         (report.train_rate, report.train_least) =
             (self.slow_rate().unwrap_or(0.0), self.least_rate());
+    }
+
+    /// Takes a rate out of a report that may be a shaper's burst.
+    fn believe(&mut self, report: &mut LinkReport) {
+        if report.is_least {
+            return;
+        }
+        let confirmed = self.written.saturating_sub(report.pending_bytes);
+        if report.delivered_rate <= self.found_rate || confirmed >= BURST_BYTES {
+            self.found_rate = report.delivered_rate;
+        } else {
+            report.delivered_rate = self.found_rate;
+            report.is_least = self.found_rate == 0.0;
+        }
     }
 
     fn learn(&mut self, now: Instant, train: Train) {

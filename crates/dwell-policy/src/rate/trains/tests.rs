@@ -288,3 +288,27 @@ fn what_passes_at_once_after_a_pause_hides_no_slow_link() {
     let share = compressed(&mut link, 0);
     assert!(share > 0.8, "one after the other: {share}");
 }
+
+#[test]
+fn what_a_shaper_lets_pass_at_once_is_no_rate() {
+    let mut trains = Trains::default();
+    let says = |trains: &mut Trains, rate, pending_bytes| {
+        let mut report =
+            LinkReport { delivered_rate: rate, is_least: false, pending_bytes, ..least() };
+        trains.reported(Instant::from_ns(1), &mut report);
+        (report.delivered_rate, report.is_least)
+    };
+    trains.wrote(200_000);
+    assert_eq!(says(&mut trains, 1e8, 180_000), (0.0, true), "its first 20 kB");
+    assert_eq!(says(&mut trains, 2.5e6, 100_000), (2.5e6, false));
+    assert_eq!(says(&mut trains, 2.4e6, 0), (2.4e6, false));
+    // The next one begins with a burst, too.
+    trains.wrote(200_000);
+    assert_eq!(says(&mut trains, 1e8, 180_000), (2.4e6, false));
+    assert_eq!(
+        says(&mut trains, 1e6, 180_000),
+        (1e6, false),
+        "what is slower than before is no burst"
+    );
+    assert_eq!(says(&mut trains, 1e8, 100_000), (1e8, false));
+}
