@@ -152,8 +152,9 @@ pub fn read_private(path: &Path) -> Result<String, SecurityError> {
     fs::read_to_string(path).map_err(failed)
 }
 
-/// Has the generator of random numbers seeded by a thread. AWS-LC takes 20 ms for the first number of a process, as it measures
-/// the jitter of the processor's clock: by then a receiver listens, and a sender's connection is on its way.
+/// Has the generator of random numbers seeded by a thread. If AWS-LC was built so that it measures the jitter of the processor's clock
+/// (`.cargo/config.toml` says no) it takes 20 to 90 ms for the first number of a process: by then a receiver listens, and a sender's
+/// connection is on its way.
 pub(crate) fn seed_early() {
     let seed = || {
         // Whoever needs a number gets the error.
