@@ -81,6 +81,8 @@ pub struct LinkRate {
     rate: Option<f64>,
     /// The rate for what has nothing behind it, if that is another.
     alone: Option<f64>,
+    /// The most that is believed of the link until so many bytes were written.
+    presumed: Option<(f64, u64)>,
     /// True if a refusal has shown the rate, and it is no guess.
     measured: bool,
     /// The number of measurements, and the time of the last.
@@ -149,6 +151,7 @@ impl LinkRate {
         Self {
             rate: None,
             alone: None,
+            presumed: None,
             measured: false,
             measurements: 0,
             measured_at: Instant::ZERO,
@@ -203,6 +206,32 @@ impl LinkRate {
         }
     }
 
+    /// Takes the link to be full, and to carry this many bytes a second, until something is measured; and no more
+    /// than that until `bytes` were written, whatever is measured: a transport takes much at once for a link that
+    /// carries little, and what went uncompressed can't be taken back.
+    pub fn presume(&mut self, now: Instant, rate: f64, bytes: u64) {
+        self.expect(now, rate);
+        if rate > 0.0 {
+            self.presumed = Some((rate, self.written + bytes));
+        }
+    }
+
+    /// Returns true while no more is believed of the link than was presumed.
+    pub fn is_presumed(&self) -> bool {
+        self.presumed.is_some()
+    }
+
+    /// Believes no more than may be believed yet.
+    fn restrain(&mut self) {
+        let Some((most, until)) = self.presumed else { return };
+        if self.written >= until {
+            self.presumed = None;
+        } else if self.rate.is_some_and(|rate| rate > most) {
+            self.rate = Some(most);
+            self.measured = false;
+        }
+    }
+
     /// Notes what the transport says of its link. That is all that is known of a link which is never
     /// kept full; if refusals have shown its rate lately, that counts.
     pub fn reported(&mut self, now: Instant, report: &LinkReport) {
@@ -216,7 +245,8 @@ impl LinkRate {
         let Some(rate) = report.rate() else { return };
         self.rate = Some(rate);
         self.measured = false;
-        self.level = report.waiting_bytes(rate).min(self.capacity);
+        self.restrain();
+        self.level = report.waiting_bytes(self.rate.unwrap_or(rate)).min(self.capacity);
         self.level_at = now;
     }
 
@@ -286,6 +316,7 @@ impl LinkRate {
         let guess = at_least * GROWTH;
         if self.rate.map_or(!mark.broken, |rate| rate < guess) {
             self.grow(at_least);
+            self.restrain();
         }
         (self.mark, self.unrefused) = (Some(begin), Some(begin));
     }
@@ -328,6 +359,11 @@ impl LinkRate {
 
     /// Notes that the transport takes no more.
     pub fn blocked(&mut self, now: Instant) {
+        self.refused(now);
+        self.restrain();
+    }
+
+    fn refused(&mut self, now: Instant) {
         let gap = self.written.saturating_sub(self.refused_at) as f64;
         self.refused_at = self.written;
         self.level = self.capacity;

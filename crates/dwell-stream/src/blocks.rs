@@ -33,6 +33,10 @@ const OPEN_COMPRESS_MIN: usize = 2 << 10;
 /// A message refers to so many bytes before it, and two times its own length more, unless bytes are to be saved: what is further
 /// back brings it next to nothing, and would all have to be read for it.
 const REACH_LEN_MIN: usize = 8 << 10;
+/// With a running context no more is compressed while what is compressed keeps the link busy for this long, in
+/// nanoseconds; nor is that ever less than so many bytes.
+const AHEAD_NS: f64 = 1e8;
+const AHEAD_LEN_MIN: f64 = 16384.0;
 /// Without an idle history a stream that never is idle lets go of its history this often: a receiver that is short
 /// of memory can leave it to others then.
 const HISTORY_NS_MAX: u64 = 1_000_000_000;
@@ -326,9 +330,15 @@ impl Blocks {
         self.steering.expect(now, rate);
     }
 
+    pub(crate) fn presume_rate(&mut self, now: Instant, rate: f64, bytes: u64) {
+        self.steering.presume(now, rate, bytes);
+        self.depth.begin_small();
+    }
+
     pub(crate) fn reported(&mut self, now: Instant, report: &LinkReport) {
         self.steering.reported(now, report);
         if self.steering.link.measured_rate().is_none()
+            && !self.steering.link.is_presumed()
             && let Some(rate) = self.steering.link.rate()
         {
             self.depth.follow(rate, self.steering.raw_share());
@@ -368,13 +378,33 @@ impl Blocks {
     }
 
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
-        let job = self.choose_job(now);
+        let is_ahead = self.is_far_ahead();
+        let job = if is_ahead { None } else { self.choose_job(now) };
         if job.is_some() {
             self.steering.works(now, self.write_blocked);
-        } else if self.busy && self.room() < self.block_len && self.all_compressed() {
+        } else if self.busy && self.room() < self.block_len && (is_ahead || self.all_compressed()) {
             self.steering.waits(now);
         }
         job
+    }
+
+    /// Returns true if the link has enough to do with what is compressed already: what waits longer had better be
+    /// compressed with what is known of the link by then.
+    fn is_far_ahead(&self) -> bool {
+        let link = &self.steering.link;
+        if !self.busy || (self.context.is_none() && !link.is_presumed()) {
+            return false;
+        }
+        // What is only presumed is soon known better.
+        let Some(rate) = link.rate().map(|rate| if link.is_presumed() { 0.0 } else { rate }) else {
+            return false;
+        };
+        let compressed = self.queue.iter().map(|block| match &block.state {
+            State::Compressed(_, _, bytes) => bytes.len(),
+            _ => 0,
+        });
+        let bytes = self.out.rest().len() + compressed.sum::<usize>();
+        bytes as f64 >= (rate * AHEAD_NS / 1e9).max(AHEAD_LEN_MIN)
     }
 
     /// Returns true if all that waits is compressed: incompressible blocks say nothing of how much

@@ -50,6 +50,13 @@ impl Depth {
         Self { len, least: len.min(LEN_MIN), usual: len, compressing_max, follows, raw: false }
     }
 
+    /// Begins with the least, until the link's rate is known.
+    pub(crate) const fn begin_small(&mut self) {
+        if self.follows {
+            self.len = self.least;
+        }
+    }
+
     /// Returns the length in bytes.
     pub(crate) const fn len(self) -> u32 {
         self.len

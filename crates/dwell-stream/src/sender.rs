@@ -233,6 +233,15 @@ impl Sender {
         }
     }
 
+    /// The same for a stream that begins on a link of which nothing is known: until `bytes` were written, nothing
+    /// that is measured makes the link seem faster, and the transport is to hold little. So the first data are compressed
+    /// as well: over a fast link that costs some milliseconds, over a slow one what goes as it is costs much more.
+    pub fn presume_rate(&mut self, now: Instant, rate: f64, bytes: u64) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.presume_rate(now, rate, bytes);
+        }
+    }
+
     /// Notes what the transport says of its link; on Linux TCP does, by `TCP_INFO`. Call it before
     /// [`Sender::wire`] when bytes were accepted, not more often than each millisecond. Without it
     /// the rate of a link that is never full is not known, and what comes now and then goes over it as it

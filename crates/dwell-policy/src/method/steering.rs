@@ -208,6 +208,12 @@ impl<C: Copy + PartialEq> Steering<C> {
         }
     }
 
+    /// The same, and until `bytes` were written no more is believed of it, whatever is measured.
+    pub fn presume(&mut self, now: Instant, rate: f64, bytes: u64) {
+        self.link.presume(now, rate, bytes);
+        self.expect(now, rate);
+    }
+
     /// Notes that the transport takes no more.
     pub fn blocked(&mut self, now: Instant) {
         self.link.blocked(now);

@@ -417,3 +417,29 @@ fn pauses_count_from_when_all_was_sent() {
         "there was something to send until 100 ms"
     );
 }
+
+#[test]
+fn no_more_than_was_presumed_is_believed_at_first() {
+    let mut link = LinkRate::new(32_768);
+    link.presume(at(0), 1e6, 100_000);
+    let window = LinkReport { window_rate: 1e8, ..LinkReport::default() };
+    link.reported(at(0), &window);
+    assert_eq!((link.rate(), link.is_presumed()), (Some(1e6), true));
+    // The transport takes much at once.
+    link.wrote(at(1), 32_768);
+    link.blocked(at(1));
+    link.wrote(at(2), 32_768);
+    link.blocked(at(2));
+    assert_eq!((link.rate(), link.measured_rate()), (Some(1e6), None));
+    // Less is believed.
+    let slow = LinkReport { window_rate: 1e5, ..LinkReport::default() };
+    link.reported(at(3), &slow);
+    assert_eq!(link.rate(), Some(1e5));
+    link.reported(at(4), &window);
+    assert_eq!(link.rate(), Some(1e6));
+    link.wrote(at(5), 40_000);
+    link.reported(at(6), &window);
+    link.blocked(at(6));
+    link.reported(at(7), &window);
+    assert!(!link.is_presumed() && link.rate().is_some_and(|rate| rate > 5e6), "{link:?}");
+}
