@@ -190,6 +190,15 @@ impl Carrier {
         Ok(ours.agree(&self.theirs)?)
     }
 
+    /// The same of what has been read already; false if it is not whole yet.
+    pub(crate) fn meets(&mut self, ours: &Hello) -> Result<bool, CarrierError> {
+        let Some((hello, used)) = Hello::decode(&self.rest)? else { return Ok(false) };
+        self.rest.drain(..used);
+        self.theirs = hello;
+        ours.agree(&self.theirs)?;
+        Ok(true)
+    }
+
     /// Takes in whoever has connected. Without the key nobody gets further than TLS's handshake.
     pub(crate) async fn accept(
         tcp: TcpStream,

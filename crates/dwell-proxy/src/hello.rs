@@ -14,7 +14,7 @@
 //! 15  1  length of the strategy's name
 //! 16  n  strategy wanted of the other end, by name; empty: its own choice
 //! +n  1  longest window of a running context that is accepted, as a binary logarithm; 0 or nothing: none
-//! +1  1  features, a bitmap: 1 the message *opening*, 2 keeping what a stream leaves; not there: none
+//! +1  1  features, a bitmap: 1 the message *opening*, 2 keeping what a stream leaves, 4 heads of transfers; not there: none
 //! +1  1  most memory of a model in a running context that is accepted, in bytes, as a binary logarithm; 0 or nothing: none
 //! ```
 //!
@@ -112,10 +112,16 @@ impl Hello {
     pub const OPENING: u8 = 1;
     /// That of an end that keeps what a stream leaves for the next one on its connection, if it is asked to.
     pub const KEEPING: u8 = 2;
+    /// That of an end that understands heads of transfers, which go before the receiver has said anything.
+    pub const HEADS: u8 = 4;
 
     /// Of this build.
     pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
         let codecs = dwell_codec::supported_bitmap();
+        let features = match purpose {
+            Purpose::Streams => Self::OPENING,
+            Purpose::File => Self::OPENING | Self::HEADS,
+        };
         Self {
             versions: (purpose.version(), purpose.version()),
             purpose,
@@ -123,7 +129,7 @@ impl Hello {
             block_bytes_max,
             text: printable(want),
             window_log: 0,
-            features: Self::OPENING,
+            features,
             model_log: 0,
         }
     }

@@ -13,10 +13,13 @@
 //! | 10 | opening | flags (1 byte): 1 the stream follows at once, 2 the client's address and that to which it connected come behind the target, 4 the stream is one of [datagrams](crate::datagrams), 8 what that of the other direction refers to is held while it is idle, 16 it goes on with what the stream before has left, 32 so is the next one to go on with what it leaves; target; addresses |
 //! | 11 | opened, held | the same as of *opened*, in answer to *opening*: what the stream refers to is held while it is idle |
 //! | 12 | opened, kept | the same, in answer to *opening* with 32: and what it leaves is kept for the next stream |
+//! | 13 | rest | 1 byte, behind the stream of a head: 0 that was all, 1 another stream goes on with it, 2 another one begins anew |
 //!
 //! Kind is 1 byte, the length 2 bytes. After *opened*, and after *accept*, bytes are those of
 //! the stream, until both ends have said its end. Nobody sends *opening* to an end whose hello does not have that feature; if the stream
-//! follows at once and is refused, the connection is over. After an offer whose flags have bit 0 the stream follows at once.
+//! follows at once and is refused, the connection is over. After an offer whose flags have bit 0 the stream follows at once: all of it,
+//! or, if both hellos have that feature and it is more than 1 MiB or 256 entries, a *head* of any length, and after that *rest*. What the
+//! receiver has to say to the offer it says meanwhile; if it has something already, it drops the head.
 
 use std::net::SocketAddr;
 
@@ -39,8 +42,9 @@ const OPENED: u8 = 2;
 const ALIVE: u8 = 9;
 const OPENING: u8 = 10;
 const OPENED_HELD: u8 = 11;
-/// The last kind.
 const OPENED_KEPT: u8 = 12;
+/// The last kind.
+const REST: u8 = 13;
 
 /// A stream that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +181,18 @@ impl Reason {
     }
 }
 
+/// What comes after the head of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Rest {
+    /// Nothing: that was all.
+    Nothing = 0,
+    /// Another stream, which goes on where the head has ended.
+    GoesOn = 1,
+    /// Another stream, which begins anew: the head does not count.
+    Anew = 2,
+}
+
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -213,6 +229,8 @@ pub enum Message {
     Have(Have),
     /// The receiver is still there.
     Alive,
+    /// What comes after the head of a transfer.
+    Rest(Rest),
     /// Connect there; with more to it than [`Message::Open`] says.
     Opening(Opening),
 }
@@ -279,6 +297,10 @@ impl Message {
                 HAVE
             }
             Self::Alive => ALIVE,
+            Self::Rest(rest) => {
+                body.push(*rest as u8);
+                REST
+            }
             Self::Opening(opening) => {
                 opening.encode(&mut body);
                 OPENING
@@ -297,7 +319,7 @@ impl Message {
     /// [`MessageError`].
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
-        if !(1..=OPENED_KEPT).contains(&kind) {
+        if !(1..=REST).contains(&kind) {
             return Err(MessageError::Kind(kind));
         }
         let Some(&[_, high, low]) = bytes.first_chunk::<3>() else { return Ok(None) };
@@ -347,6 +369,9 @@ impl Message {
             (OPENING, body) => Opening::read(body).map(Self::Opening),
             (HAVE, body) => Have::decode(body).map(Self::Have).ok_or(MessageError::Body),
             (ALIVE, []) => Ok(Self::Alive),
+            (REST, [0]) => Ok(Self::Rest(Rest::Nothing)),
+            (REST, [1]) => Ok(Self::Rest(Rest::GoesOn)),
+            (REST, [2]) => Ok(Self::Rest(Rest::Anew)),
             _ => Err(MessageError::Body),
         }
     }
@@ -406,6 +431,8 @@ mod tests {
         let target = opened();
         prop_oneof![
             target.clone().prop_map(Message::Open),
+            prop::sample::select(&[Rest::Nothing, Rest::GoesOn, Rest::Anew][..])
+                .prop_map(Message::Rest),
             (target, 0..3).prop_map(|(bound, held)| Message::Opened {
                 bound,
                 is_held: held > 0,
@@ -511,7 +538,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(
-            kind in 0u8..12, bytes in prop::collection::vec(any::<u8>(), 0..600),
+            kind in 0u8..15, bytes in prop::collection::vec(any::<u8>(), 0..600),
         ) {
             let bytes = [&[kind], &bytes[..]].concat();
             match Message::decode(&bytes) {

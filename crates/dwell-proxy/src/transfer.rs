@@ -38,7 +38,7 @@ pub use send::{Send, send};
 pub use sink::Kept;
 pub use source::Source;
 
-use crate::carrier::CarrierError;
+use crate::carrier::{Carrier, CarrierError};
 use crate::engine::RunError;
 use crate::hello::HelloError;
 use crate::security::SecurityError;
@@ -208,6 +208,13 @@ struct ContextLogs {
     window: u8,
     /// The same of a model's memory; 0 if there is to be none.
     model: u8,
+}
+
+impl ContextLogs {
+    /// What the other end of a connection accepts.
+    const fn of(carrier: &Carrier) -> Self {
+        Self { window: carrier.theirs.window_log, model: carrier.theirs.model_log }
+    }
 }
 
 /// The running context of a receiver with so much memory, and what it takes, in bytes.

@@ -55,6 +55,20 @@ pub struct Offer {
     pub window_log2: u8,
 }
 
+/// No more than this is sent without waiting for the receiver's answer, and without asking what it has: it would
+/// take no longer to send all of it again. What is longer has a head that is sent so.
+const WHOLE_BYTES_MAX: u64 = 1 << 20;
+/// The same in files, directories and links.
+const WHOLE_ENTRIES_MAX: u64 = 256;
+
+impl Offer {
+    /// Returns true if it is so short that all of it goes at once.
+    pub(super) fn is_short(&self) -> bool {
+        let is_short = self.bytes.is_some_and(|bytes| bytes <= WHOLE_BYTES_MAX);
+        is_short && self.files.saturating_add(self.others) <= WHOLE_ENTRIES_MAX
+    }
+}
+
 /// The place, opened.
 #[derive(Debug)]
 pub(super) struct Site {

@@ -27,7 +27,7 @@ use super::{
 use crate::carrier::{Carrier, CarrierError};
 use crate::engine::{self, RunError, reported_to_stop};
 use crate::hello::{Hello, Purpose};
-use crate::message::{Message, MessageError, Reason};
+use crate::message::{Message, MessageError, Reason, Rest};
 use crate::reception::Reception;
 use crate::security::{self, Security};
 
@@ -283,9 +283,13 @@ async fn receive_files(
     notes: &mpsc::Sender<Note>,
 ) -> Result<Summary, TransferError> {
     let offered = tokio::time::timeout(SILENCE_MAX, carrier.read_message()).await;
-    let Message::Offer(offer) = offered.map_err(|_| CarrierError::Expired)?? else {
+    let Message::Offer(mut offer) = offered.map_err(|_| CarrierError::Expired)?? else {
         return Err(TransferError::Connection(MessageError::Body.to_string()));
     };
+    let has_head =
+        offer.is_eager && !offer.is_short() && carrier.theirs.features & Hello::HEADS != 0;
+    // It can be asked for what is there all the same.
+    offer.is_eager &= !has_head;
     let _ = notes.send(Note::Begun(carrier.peer, offer.clone())).await;
     let policy = Policy { existing: job.existing, allows_links_outside: job.allows_links_outside };
     let count = Arc::new(Count::default());
@@ -298,9 +302,11 @@ async fn receive_files(
     };
     let (context, context_bytes) = context_of_receiver(job.held_bytes());
     let held = job.held_bytes().saturating_sub(context_bytes);
-    let window_log2 = match offer.is_eager {
-        true => WINDOW_LOG2_MIN,
-        false => window_log2(held),
+    let window_log2 = match (offer.is_eager, has_head) {
+        (true, _) => WINDOW_LOG2_MIN,
+        // The head counts on so much.
+        (false, true) => window_log2(held).max(WINDOW_LOG2_MIN),
+        (false, false) => window_log2(held),
     };
     let window_log2 = window_log2.min(offer.window_log2);
     sink.hold(window_log2);
@@ -311,7 +317,8 @@ async fn receive_files(
         let _ = notes.try_send(Note::Progress(*progress));
     };
     let mut meter = Meter::new(offer.bytes, progress);
-    let received = match receive_stream(carrier, writer, (context, &mut meter)).await {
+    let head = has_head.then_some(asks);
+    let received = match receive_all(carrier, writer, (context, &mut meter), head).await {
         Ok(received) => received,
         Err(Failure::Transfer(error)) => return Err(error),
         Err(Failure::Writer) => {
@@ -353,11 +360,37 @@ impl<E: Into<TransferError>> From<E> for Failure {
     }
 }
 
+/// Receives the streams of a transfer. `head` if the first one goes before the answer: it is dropped if that was to ask.
+async fn receive_all<F: FnMut(&Progress)>(
+    carrier: &mut Carrier,
+    writer: &mut Writer,
+    (context, meter): (ContextLogs, &mut Meter<F>),
+    head: Option<bool>,
+) -> Result<Received, Failure> {
+    let Some(drops) = head else {
+        receive_stream(carrier, writer, (context, &mut *meter), false).await?;
+        return complete(carrier, writer, meter).await;
+    };
+    receive_stream(carrier, writer, (context, &mut *meter), drops).await?;
+    let rest = tokio::time::timeout(SILENCE_MAX, carrier.read_message()).await;
+    match (rest.map_err(|_| CarrierError::Expired)??, drops) {
+        (Message::Rest(Rest::Nothing), false) => {}
+        (Message::Rest(Rest::GoesOn), false) | (Message::Rest(Rest::Anew), true) => {
+            receive_stream(carrier, writer, (context, &mut *meter), false).await?;
+        }
+        _ => return Err(CarrierError::Message(MessageError::Body).into()),
+    }
+    complete(carrier, writer, meter).await
+}
+
+/// Hands a stream to the writer, or drops it.
 async fn receive_stream<F: FnMut(&Progress)>(
     carrier: &mut Carrier,
     writer: &mut Writer,
     (context, meter): (ContextLogs, &mut Meter<F>),
-) -> Result<Received, Failure> {
+    drops: bool,
+) -> Result<(), Failure> {
+    let link_bytes_before = writer.link_bytes;
     let mut limits = Limits::in_order();
     (limits.window_log, limits.model_log) = (context.window, context.model);
     let mut receiver = Receiver::new(limits);
@@ -385,11 +418,22 @@ async fn receive_stream<F: FnMut(&Progress)>(
         if !receiver.data().is_empty() {
             let piece = receiver.data().to_vec();
             receiver.consume(piece.len());
-            writer.write(carrier, Piece::Bytes(piece)).await?;
+            if !drops {
+                writer.write(carrier, Piece::Bytes(piece)).await?;
+            }
         }
-        writer.link_bytes = receiver.stats().wire_bytes;
+        writer.link_bytes = link_bytes_before + receiver.stats().wire_bytes;
         meter.moved(writer.count.get(), writer.link_bytes);
     }
+    Ok(())
+}
+
+/// Waits until all is in its place.
+async fn complete<F: FnMut(&Progress)>(
+    carrier: &mut Carrier,
+    writer: &mut Writer,
+    meter: &mut Meter<F>,
+) -> Result<Received, Failure> {
     writer.progress = Some(meter.at(writer.count.get(), writer.link_bytes));
     let (awaited, _waits) = oneshot::channel();
     writer.write(carrier, Piece::End(awaited)).await?;

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc as blocking;
 use std::task::{Context, Poll};
 use std::thread;
@@ -28,21 +29,18 @@ use crate::compress::CompressorPool;
 use crate::config::Compression;
 use crate::engine::{self, RunError, reported_to_stop};
 use crate::hello::{Hello, Purpose};
-use crate::message::{MESSAGE_BYTES_MAX, Message, MessageError};
+use crate::message::{MESSAGE_BYTES_MAX, Message, MessageError, Rest};
 use crate::security::{self, Security};
 use crate::target::{Host, Target};
 use crate::uplink::Uplink;
 
-/// No more than this is sent without waiting for the receiver's answer, and without asking what it has: it would
-/// take no longer to send all of it again.
-const EAGER_BYTES_MAX: u64 = 1 << 20;
-/// The same in files, directories and links.
-const EAGER_ENTRIES_MAX: u64 = 256;
 /// Answers that the thread that reads has not taken yet. What it asks for at once has fewer.
 const ANSWERS_MAX: usize = 1024;
 /// A transfer begins as if its link carried this many bytes a second: what is sent before the link's rate is known
 /// is compressed, too, but not for long.
 const RATE_AT_FIRST: f64 = 12.5e6;
+/// As long as no more was written, none is taken to be faster: TCP takes much at once, however slow its link is.
+const PRESUMED_BYTES: u64 = 128 << 10;
 
 /// The settings of a sender.
 pub struct Send {
@@ -90,70 +88,71 @@ async fn send_files(
     on_progress: impl FnMut(&Progress),
 ) -> Result<Summary, TransferError> {
     let (source, silence) = (job.source, job.silence);
-    let is_short = source.bytes.is_some_and(|bytes| bytes <= EAGER_BYTES_MAX);
     // A third of it is for places.
     let memory = job.memory_bytes_max;
     let window_log2 = window_log2((memory - memory / CONTEXT_PART) / 3 * 2);
-    let offer = Offer {
+    let mut offer = Offer {
         window_log2,
         name: source.name.clone(),
         bytes: source.bytes,
         files: source.files,
         others: source.others,
         is_tree: source.is_tree,
-        is_eager: is_short && source.files.saturating_add(source.others) <= EAGER_ENTRIES_MAX,
+        is_eager: false,
     };
+    let again = source.again();
+    let head = match (offer.is_short(), again.is_some()) {
+        (true, _) => Head::Whole,
+        (false, true) => Head::Unanswered,
+        // What can be read only once waits for what the receiver has.
+        (false, false) => Head::Over,
+    };
+    offer.is_eager = head != Head::Over;
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
     let mut carrier = connect(&job.to, &job.security, &hello, &offer, job.connect).await?;
-    let (asks, window_log2) =
-        match offer.is_eager {
-            // What every receiver holds.
-            true => (false, window_log2.min(WINDOW_LOG2_MIN)),
-            false => tokio::time::timeout(silence, accepted(&mut carrier)).await.unwrap_or_else(
-                |_| Err(TransferError::Connection("the receiver does not answer".to_owned())),
-            )?,
-        };
-    let window_log2 = window_log2.min(offer.window_log2);
-    let finder =
-        (window_log2 > 0).then(|| Finder::new(window_log2, offer.bytes.unwrap_or(u64::MAX)));
-
-    let mut config = job.compressing.sender_config(&carrier.theirs);
-    let context = match offer.is_eager {
-        true => ContextLogs { window: CONTEXT_LOG_USUAL, model: 0 },
-        false => ContextLogs { window: carrier.theirs.window_log, model: carrier.theirs.model_log },
+    // What every receiver holds.
+    let unasked = Answer { asks: false, window_log2: WINDOW_LOG2_MIN };
+    let (answer, context) = match head {
+        Head::Over => (accepted_in_time(&mut carrier, silence).await?, ContextLogs::of(&carrier)),
+        Head::Whole => (unasked, ContextLogs { window: CONTEXT_LOG_USUAL, model: 0 }),
+        // Earlier receivers may know no contexts, and get all of it so.
+        _ => (unasked, ContextLogs::default()),
     };
-    set_context(&mut config, context, memory);
-    let mut sender =
-        Sender::new(&config).map_err(|error| TransferError::Connection(error.to_string()))?;
-    sender.expect_rate(clock::now(), RATE_AT_FIRST);
-    let compress = CompressorPool::new().map_err(RunError::from)?;
-    let (answers, for_reader) = blocking::sync_channel(ANSWERS_MAX);
-    let count = Arc::new(Count::default());
     let what = source.what.clone();
-    let for_reader = asks.then_some(for_reader);
-    let read = read_aside(source, for_reader, job.is_quick, finder, Arc::clone(&count));
+    let plan = Plan {
+        compressing: job.compressing,
+        memory_bytes_max: memory,
+        window_log2,
+        held: Arc::new(AtomicU8::new(answer.window_log2)),
+        bytes: source.bytes,
+        is_quick: job.is_quick,
+        hello,
+        again,
+    };
     let mut sending = Sending {
-        pieces: read.map_err(RunError::from)?,
+        reading: plan.read(source, answer.asks)?,
         piece: Vec::new(),
         at: 0,
         sent: None,
-        answers: asks.then_some(answers),
-        is_eager: offer.is_eager,
-        up: Uplink::new(sender, None),
-        compress,
-        count,
+        head,
+        up: plan.uplink(&carrier, context, None)?,
+        link_bytes_before: 0,
+        compress: CompressorPool::new().map_err(RunError::from)?,
         meter: Meter::new(offer.bytes, on_progress),
         patience: Patience::new(silence),
+        silence,
+        plan,
     };
-    let outcome = poll_fn(|cx| sending.poll(cx, &mut carrier)).await;
+    let outcome = sending.run(&mut carrier).await;
+    let head = sending.head;
     let ended = async {
-        if offer.is_eager {
-            let answered = async {
-                carrier.meet(&hello).await?;
-                accepted(&mut carrier).await
-            };
+        if matches!(head, Head::Whole | Head::Unanswered) {
             // All may be in buffers on the way, and nobody there who reads it.
-            tokio::time::timeout(silence, answered).await.map_err(|_| silent(silence))??;
+            let met = tokio::time::timeout(silence, carrier.meet(&sending.plan.hello)).await;
+            met.map_err(|_| silent(silence))??;
+        }
+        if matches!(head, Head::Whole | Head::Unanswered | Head::Met) {
+            accepted_in_time(&mut carrier, silence).await?;
         }
         done(&mut carrier, silence).await
     };
@@ -170,6 +169,7 @@ async fn send_files(
             return Err(TransferError::Malformed("an answer to what was not asked".to_owned()));
         }
         Err(Failure::Silent) => return Err(silent(silence)),
+        Err(Failure::Other(error)) => return Err(error),
         Err(Failure::Carrier(error)) => {
             // Whoever gives up says why, and closes.
             return Err(match ended.await {
@@ -179,17 +179,108 @@ async fn send_files(
         }
     };
     let sent = sending.sent.take().unwrap_or_default();
-    let link_bytes = sending.up.stats().wire_bytes;
+    let link_bytes = sending.link_bytes();
     Ok(Summary {
         name: offer.name,
         files: sent.files,
-        progress: sending.meter.at(sending.count.get(), link_bytes),
+        progress: sending.meter.at(sending.reading.count.get(), link_bytes),
         blake3: sent.blake3,
         left_out: sent.left_out,
         remarks: sent.remarks,
         left_out_there,
         kept,
     })
+}
+
+/// What the receiver says to an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answer {
+    /// It is to be asked what it has.
+    asks: bool,
+    /// It holds so much of what comes, as a binary logarithm.
+    window_log2: u8,
+}
+
+/// What is sent before the receiver has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    /// All: it is short.
+    Whole,
+    /// The beginning, until the receiver's hello and answer have come.
+    Unanswered,
+    /// The same; its hello has come.
+    Met,
+    /// They have come, and the head is about to end.
+    Answered(Answer),
+    /// Nothing more, or the receiver knows no heads.
+    Over,
+}
+
+impl Head {
+    /// After the answer: an end that knows no heads is sent all of it as if it were one.
+    fn of(answer: Answer, carrier: &Carrier) -> Self {
+        match carrier.theirs.features & Hello::HEADS {
+            0 => Self::Over,
+            _ => Self::Answered(answer),
+        }
+    }
+}
+
+/// How a transfer is read and compressed.
+struct Plan {
+    compressing: Compression,
+    memory_bytes_max: u64,
+    /// What this end has, for what repeats, as a binary logarithm; 0 if none.
+    window_log2: u8,
+    /// What the receiver is known to hold.
+    held: Arc<AtomicU8>,
+    /// The length of all files.
+    bytes: Option<u64>,
+    is_quick: bool,
+    hello: Hello,
+    /// The source once more, if the head is not to count.
+    again: Option<Source>,
+}
+
+impl Plan {
+    /// A stream with such a context, over a link of such a rate, if that is known.
+    fn uplink(
+        &self,
+        carrier: &Carrier,
+        context: ContextLogs,
+        rate: Option<f64>,
+    ) -> Result<Uplink, TransferError> {
+        let mut config = self.compressing.sender_config(&carrier.theirs);
+        set_context(&mut config, context, self.memory_bytes_max);
+        let sender = Sender::new(&config);
+        let mut sender = sender.map_err(|error| TransferError::Connection(error.to_string()))?;
+        match rate {
+            Some(rate) => sender.expect_rate(clock::now(), rate),
+            None => sender.presume_rate(clock::now(), RATE_AT_FIRST, PRESUMED_BYTES),
+        }
+        Ok(Uplink::new(sender, None))
+    }
+
+    /// Has a source read, by a thread that asks what is there already, or does not.
+    fn read(&self, source: Source, asks: bool) -> Result<Reading, TransferError> {
+        let (answers, for_reader) = blocking::sync_channel(ANSWERS_MAX);
+        let count = Arc::new(Count::default());
+        let bytes = self.bytes.unwrap_or(u64::MAX);
+        let finder = (self.window_log2 > 0)
+            .then(|| Finder::new(self.window_log2, bytes, Arc::clone(&self.held)));
+        let for_reader = asks.then_some(for_reader);
+        let read = read_aside(source, for_reader, self.is_quick, finder, Arc::clone(&count));
+        let pieces = read.map_err(RunError::from)?;
+        Ok(Reading { pieces, answers: asks.then_some(answers), count })
+    }
+}
+
+/// The thread that reads.
+struct Reading {
+    pieces: mpsc::Receiver<Piece>,
+    /// Where the receiver's answers go; none if nothing is asked.
+    answers: Option<blocking::SyncSender<Have>>,
+    count: Arc<Count>,
 }
 
 /// Connects and offers. If all is to follow at once, nothing is waited for.
@@ -225,10 +316,14 @@ fn not_connected(to: &Target, error: &CarrierError) -> TransferError {
     }
 }
 
-/// Waits until the offer is accepted; whether the receiver is to be asked what it has, and how much it holds.
-async fn accepted(carrier: &mut Carrier) -> Result<(bool, u8), TransferError> {
-    match carrier.read_message().await? {
-        Message::Accept { asks, window_log2 } => Ok((asks, window_log2)),
+/// Waits until the offer is accepted.
+async fn accepted_in_time(
+    carrier: &mut Carrier,
+    silence: Duration,
+) -> Result<Answer, TransferError> {
+    let heard = tokio::time::timeout(silence, carrier.read_message()).await;
+    match heard.map_err(|_| silent(silence))?? {
+        Message::Accept { asks, window_log2 } => Ok(Answer { asks, window_log2 }),
         other => Err(unexpected(other)),
     }
 }
@@ -294,6 +389,7 @@ enum Failure {
     Carrier(io::Error),
     /// Nothing was heard of the receiver for too long.
     Silent,
+    Other(TransferError),
     Malformed,
 }
 
@@ -315,28 +411,90 @@ impl Patience {
 
 /// The stream of a transfer.
 struct Sending<F> {
-    pieces: mpsc::Receiver<Piece>,
+    plan: Plan,
+    reading: Reading,
     piece: Vec<u8>,
     at: usize,
     sent: Option<Sent>,
-    /// Where the receiver's answers go; none if nothing is asked.
-    answers: Option<blocking::SyncSender<Have>>,
-    is_eager: bool,
+    head: Head,
     up: Uplink,
+    /// The bytes of the head.
+    link_bytes_before: u64,
     compress: CompressorPool,
-    count: Arc<Count>,
     meter: Meter<F>,
     patience: Patience,
+    silence: Duration,
 }
 
 impl<F: FnMut(&Progress)> Sending<F> {
+    fn link_bytes(&self) -> u64 {
+        self.link_bytes_before + self.up.stats().wire_bytes
+    }
+
+    /// Sends a head, if there is one, and the rest. True when the end has been sent, false if the receiver said
+    /// something else than an answer.
+    async fn run(&mut self, carrier: &mut Carrier) -> Result<bool, Failure> {
+        loop {
+            if !poll_fn(|cx| self.poll(cx, carrier)).await? {
+                return Ok(false);
+            }
+            if matches!(self.head, Head::Unanswered | Head::Met) {
+                // All of it was on its way before the answer.
+                self.await_answer(carrier).await.map_err(Failure::Other)?;
+            }
+            let Head::Answered(answer) = self.head else { return Ok(true) };
+            if !self.turn(carrier, answer).await? {
+                return Ok(true);
+            }
+        }
+    }
+
+    async fn await_answer(&mut self, carrier: &mut Carrier) -> Result<(), TransferError> {
+        if self.head == Head::Unanswered {
+            let met = tokio::time::timeout(self.silence, carrier.meet(&self.plan.hello)).await;
+            met.map_err(|_| silent(self.silence))??;
+        }
+        let answer = accepted_in_time(carrier, self.silence).await?;
+        self.head = Head::of(answer, carrier);
+        Ok(())
+    }
+
+    /// Goes on with what comes after the head, as both ends can do it; whether anything does.
+    async fn turn(&mut self, carrier: &mut Carrier, answer: Answer) -> Result<bool, Failure> {
+        self.head = Head::Over;
+        let again = self.plan.again.take().filter(|_| answer.asks);
+        let is_all = self.sent.is_some() && again.is_none();
+        let rest = match &again {
+            Some(_) => Rest::Anew,
+            None if is_all => Rest::Nothing,
+            None => Rest::GoesOn,
+        };
+        carrier.say(&Message::Rest(rest)).await.map_err(|error| match error {
+            CarrierError::Io(error) => Failure::Carrier(error),
+            other => Failure::Other(other.into()),
+        })?;
+        if is_all {
+            return Ok(false);
+        }
+        self.plan.held.store(answer.window_log2, Ordering::Relaxed);
+        self.link_bytes_before = self.link_bytes();
+        let (context, rate) = (ContextLogs::of(carrier), self.up.sender.measured_rate());
+        self.up = self.plan.uplink(carrier, context, rate).map_err(Failure::Other)?;
+        if let Some(source) = again {
+            self.reading = self.plan.read(source, true).map_err(Failure::Other)?;
+            (self.piece, self.at, self.sent) = (Vec::new(), 0, None);
+        }
+        Ok(true)
+    }
+
     /// Ready with `true` when the end has been sent, with `false` if the receiver said something else than an
     /// answer.
     fn poll(&mut self, cx: &mut Context<'_>, carrier: &mut Carrier) -> Poll<Result<bool, Failure>> {
         loop {
             let took = self.take(cx)?;
             let sent = self.up.poll(cx, carrier, &self.compress).map_err(Failure::Carrier)?;
-            self.meter.moved(self.count.get(), self.up.stats().wire_bytes);
+            let link_bytes = self.link_bytes();
+            self.meter.moved(self.reading.count.get(), link_bytes);
             if self.up.is_finished() {
                 return Poll::Ready(Ok(true));
             }
@@ -354,8 +512,8 @@ impl<F: FnMut(&Progress)> Sending<F> {
     }
 
     /// Takes answers out of what the receiver has said. True if there is something else.
-    fn is_news(&self, carrier: &mut Carrier) -> Result<bool, Failure> {
-        if self.is_eager {
+    fn is_news(&mut self, carrier: &mut Carrier) -> Result<bool, Failure> {
+        if self.head == Head::Whole {
             // Its hello and more: that can wait for the end, which is near.
             return if carrier.rest.len() > MESSAGE_BYTES_MAX {
                 Err(Failure::Malformed)
@@ -363,10 +521,26 @@ impl<F: FnMut(&Progress)> Sending<F> {
                 Ok(false)
             };
         }
+        if self.head == Head::Unanswered {
+            let met = carrier.meets(&self.plan.hello);
+            if !met.map_err(|error| Failure::Other(error.into()))? {
+                return Ok(false);
+            }
+            self.head = Head::Met;
+        }
         loop {
             match Message::decode(&carrier.rest) {
+                Ok(Some((Message::Accept { asks, window_log2 }, used)))
+                    if self.head == Head::Met =>
+                {
+                    carrier.rest.drain(..used);
+                    self.head = Head::of(Answer { asks, window_log2 }, carrier);
+                    if self.head != Head::Over {
+                        self.up.finish();
+                    }
+                }
                 Ok(Some((Message::Have(have), used))) => {
-                    let answers = self.answers.as_ref().ok_or(Failure::Malformed)?;
+                    let answers = self.reading.answers.as_ref().ok_or(Failure::Malformed)?;
                     match answers.try_send(have) {
                         // Whoever reads has ended, which is found out elsewhere.
                         Ok(()) | Err(blocking::TrySendError::Disconnected(_)) => {}
@@ -391,7 +565,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
                 moved = true;
                 continue;
             }
-            match self.pieces.poll_recv(cx) {
+            match self.reading.pieces.poll_recv(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Piece::Bytes(bytes))) => (self.piece, self.at) = (bytes, 0),
                 Poll::Ready(Some(Piece::End(sent))) => {

@@ -53,12 +53,22 @@ enum Input {
 }
 
 /// What was named on the command line.
+#[derive(Clone)]
 struct Root {
     path: PathBuf,
     name: EntryPath,
 }
 
 impl Source {
+    /// The same once more; none of what can be read only once.
+    pub(super) fn again(&self) -> Option<Self> {
+        let Input::Files { roots, follow } = &self.input else { return None };
+        let input = Input::Files { roots: roots.clone(), follow: *follow };
+        let (name, what) = (self.name.clone(), self.what.clone());
+        let Self { files, others, bytes, is_tree, .. } = *self;
+        Some(Self { input, name, what, files, others, bytes, is_tree })
+    }
+
     /// What comes through a pipe. Its name is without directories.
     pub fn pipe(reader: Box<dyn Read + Send>, name: &str, what: &str) -> Self {
         Self {

@@ -134,46 +134,146 @@ fn an_older_receiver_is_named_as_such() {
     }
 }
 
-/// The version of the stream that a receiver with this hello is sent.
-fn version_for(hello: Vec<u8>, name: &str) -> u8 {
-    let data = Data::new(name, 2 << 20);
-    let (versions, version) = std::sync::mpsc::channel();
+/// The versions of the head that a receiver with this hello is sent, and of what comes behind it, if it knows heads.
+fn versions_for(hello: Vec<u8>, knows_heads: bool, name: &str) -> Vec<u8> {
+    let data = Data::new(name, 4 << 20);
+    let (found, versions) = std::sync::mpsc::channel();
     let result = sent(&data, SILENCE_MAX, move |mut stream| {
+        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+        let mut next = |stream: &mut TcpStream| loop {
+            if let Some(at) = bytes.windows(4).position(|bytes: &[u8]| bytes.starts_with(b"dws")) {
+                let version = bytes[at + 3];
+                bytes.drain(..at + 4);
+                break version;
+            }
+            let len = stream.read(&mut piece).unwrap();
+            assert!(len > 0, "no stream came");
+            bytes.extend_from_slice(&piece[..len]);
+        };
+        // It has said nothing yet.
+        found.send(next(&mut stream)).unwrap();
         stream.write_all(&hello).unwrap();
         say(&mut stream, &Message::Accept { asks: false, window_log2: 0 });
-        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-        let at = loop {
-            let found = bytes.windows(4).position(|bytes: &[u8]| bytes.starts_with(b"dws"));
-            match found {
-                Some(at) => break at,
-                None => {
-                    let len = stream.read(&mut piece).unwrap();
-                    assert!(len > 0, "no stream came");
-                    bytes.extend_from_slice(&piece[..len]);
-                }
-            }
-        };
-        versions.send(bytes[at + 3]).unwrap();
+        if knows_heads {
+            found.send(next(&mut stream)).unwrap();
+        }
         say(&mut stream, &Message::Refused(Reason::Other, "that will do".to_owned()));
         Some(stream)
     });
     assert!(result.is_err());
-    version.recv().unwrap()
+    versions.iter().collect()
 }
 
-/// Earlier builds do not say that they know models, and are sent none; before that they did not say that they know contexts.
+/// Earlier builds do not say that they know models, and are sent none; before that they did not say that they know heads, or contexts.
 #[test]
 fn a_receiver_is_sent_the_version_that_it_knows() {
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "").with_window(23).with_model(24);
     let bytes = hello.encode();
-    assert_eq!(version_for(bytes.clone(), "version-4"), 4);
+    assert_eq!(versions_for(bytes.clone(), true, "version-4"), [2, 4]);
     let without = |fields: usize| {
         let mut bytes = bytes.clone();
         bytes.truncate(bytes.len() - fields);
         bytes[5] -= fields as u8;
         bytes
     };
-    assert_eq!(version_for(without(1), "version-3"), 3);
-    assert_eq!(version_for(without(2), "version-3-without-features"), 3);
-    assert_eq!(version_for(without(3), "version-2"), 2);
+    assert_eq!(versions_for(without(1), true, "version-3"), [2, 3]);
+    assert_eq!(versions_for(without(2), false, "version-3-without-features"), [2]);
+    assert_eq!(versions_for(without(3), false, "version-2"), [2]);
+}
+
+/// It takes all that comes, hands it out stream by stream, and answers when it has seen the first bytes.
+fn received(stream: &mut TcpStream, hello: &Hello, asks: bool) -> (Vec<Vec<u8>>, Option<Rest>) {
+    use dwell_stream::{Decompressors, Limits, Receiver};
+    let mut bytes = Vec::new();
+    let more = |stream: &mut TcpStream, bytes: &mut Vec<u8>| {
+        let mut piece = [0; 65_536];
+        let len = stream.read(&mut piece).unwrap();
+        assert!(len > 0, "it ended too early");
+        bytes.extend_from_slice(&piece[..len]);
+    };
+    while bytes.len() < 200 {
+        more(stream, &mut bytes);
+    }
+    stream.write_all(&hello.encode()).unwrap();
+    say(stream, &Message::Accept { asks, window_log2: 20 });
+    let (_, used) = Hello::decode(&bytes).unwrap().unwrap();
+    bytes.drain(..used);
+    let (offer, used) = Message::decode(&bytes).unwrap().unwrap();
+    assert!(matches!(offer, Message::Offer(Offer { is_eager: true, .. })), "{offer:?}");
+    bytes.drain(..used);
+    let (mut streams, mut rest) = (Vec::new(), None);
+    loop {
+        let mut limits = Limits::in_order();
+        (limits.window_log, limits.model_log) = (hello.window_log, hello.model_log);
+        let (mut receiver, mut decompress) = (Receiver::new(limits), Decompressors::new());
+        let mut data = Vec::new();
+        while !receiver.is_finished() {
+            if bytes.is_empty() {
+                more(stream, &mut bytes);
+            }
+            let taken = receiver.feed(&bytes, &mut decompress).unwrap();
+            bytes.drain(..taken);
+            data.extend_from_slice(receiver.data());
+            receiver.consume(receiver.data().len());
+        }
+        streams.push(data);
+        if hello.features & Hello::HEADS == 0 || streams.len() == 2 {
+            return (streams, rest);
+        }
+        while bytes.len() < 4 {
+            more(stream, &mut bytes);
+        }
+        let (Message::Rest(said), used) = Message::decode(&bytes).unwrap().unwrap() else {
+            panic!("no rest");
+        };
+        bytes.drain(..used);
+        rest = Some(said);
+        if said == Rest::Nothing {
+            return (streams, rest);
+        }
+    }
+}
+
+/// What comes through, and what is said behind the head, with a receiver of these features.
+fn through(features: u8, asks: bool, name: &str) -> (Vec<Vec<u8>>, Option<Rest>) {
+    let data = Data::new(name, 3 << 20);
+    let (found, streams) = std::sync::mpsc::channel();
+    let result = sent(&data, SILENCE_MAX, move |mut stream| {
+        let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "").with_window(20);
+        let hello = Hello { features, ..hello };
+        if asks {
+            // Whatever it asks, nothing is there.
+            let mut answers = stream.try_clone().unwrap();
+            thread::spawn(move || {
+                thread::sleep(Duration::from_millis(300));
+                say(&mut answers, &Message::Have(Have::Nothing));
+            });
+        }
+        found.send(received(&mut stream, &hello, asks)).unwrap();
+        say(&mut stream, &Message::Done { left_out: 0, kept: 0 });
+        Some(stream)
+    });
+    assert_eq!(result.unwrap().files, 1, "{name}");
+    streams.recv().unwrap()
+}
+
+#[test]
+fn a_head_goes_on_or_does_not_count() {
+    // What comes before has the names and times of the files, which differ.
+    let tail = |records: &[u8]| records[records.len() - 3_000_000..].to_vec();
+    // It knows no heads: all of it is one.
+    let (whole, rest) = through(Hello::OPENING, false, "head-unknown");
+    assert_eq!((whole.len(), rest), (1, None));
+    let whole = tail(&whole[0]);
+    let features = Hello::OPENING | Hello::HEADS;
+    let (parts, rest) = through(features, false, "head-goes-on");
+    match rest {
+        Some(Rest::GoesOn) => assert_eq!(parts.len(), 2),
+        // It was sent before the answer had come.
+        other => assert_eq!((other, parts.len()), (Some(Rest::Nothing), 1)),
+    }
+    assert!(tail(&parts.concat()) == whole);
+    let (parts, rest) = through(features, true, "head-is-dropped");
+    assert_eq!((parts.len(), rest), (2, Some(Rest::Anew)));
+    assert!(tail(&parts[1]) == whole);
 }

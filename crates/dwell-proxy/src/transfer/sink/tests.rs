@@ -258,7 +258,7 @@ fn transferred(from: &Path, to: &Directory, until: usize) -> Option<(Sent, Recei
     let (answer, answers) = mpsc::channel();
     let recording = thread::spawn(move || {
         let mut outlet = Channel(pieces);
-        let finder = Some(Finder::new(20, 1 << 20));
+        let finder = Some(Finder::new(20, 1 << 20, Arc::new(20.into())));
         let answers = asks.then_some(answers);
         Recorder::new(answers, false, finder, &mut outlet, Arc::default()).run(source).ok()
     });
