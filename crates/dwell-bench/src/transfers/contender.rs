@@ -1,5 +1,6 @@
 //! Who sends: `dwell send`, zstd or nothing at both ends of a TCP connection, or rsync and tar through ssh.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -12,6 +13,8 @@ use anyhow::{Context as _, ensure};
 use dwell_lab::lab::{Host, Process};
 
 use super::super::bed::Bed;
+use super::super::certificate;
+use super::super::machine;
 use super::super::peers::listens;
 use super::super::peers::pipe::{Crossing, Gate};
 use super::super::peers::ssh;
@@ -33,6 +36,8 @@ pub(super) enum Contender {
     Ssh,
     /// A TCP connection, with nothing compressed
     Plain,
+    /// TLS 1.3 with AES-256-GCM by openssl, with nothing compressed: a single file
+    Tls,
 }
 
 impl fmt::Display for Contender {
@@ -44,6 +49,7 @@ impl fmt::Display for Contender {
             Self::Rsync => "rsync -z",
             Self::Ssh => "ssh -C",
             Self::Plain => "plain TCP",
+            Self::Tls => "TLS",
         })
     }
 }
@@ -58,6 +64,7 @@ impl Contender {
             Self::Rsync => "rsync",
             Self::Ssh => "ssh",
             Self::Plain => "plain",
+            Self::Tls => "tls",
         }
     }
 
@@ -71,13 +78,14 @@ impl Contender {
             }
             Self::Ssh => &[("tar", "tar"), ("ssh", "openssh-client"), ("sshd", "openssh-server")],
             Self::Plain => &[("tar", "tar")],
+            Self::Tls => &[("openssl", "openssl")],
         }
     }
 
     /// What is at both ends of a TCP connection of its own.
     const fn filters(self) -> Option<[&'static str; 2]> {
         match self {
-            Self::Dwell | Self::Rsync | Self::Ssh => None,
+            Self::Dwell | Self::Rsync | Self::Ssh | Self::Tls => None,
             Self::Adapt => Some(["zstd --adapt -cq", "zstd -dcq"]),
             Self::Long => Some(["zstd -T0 --long=27 -cq", "zstd -d --long=27 -cq"]),
             Self::Plain => Some(["cat", "cat"]),
@@ -99,6 +107,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest run.
 const RUN_MAX: Duration = Duration::from_secs(180);
 const GLANCE: Duration = Duration::from_micros(500);
+/// Memory is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Site {
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
@@ -151,6 +161,7 @@ impl Transfer {
         let Some([encoder, decoder]) = contender.filters() else {
             return match contender {
                 Contender::Rsync | Contender::Ssh => Self::by_ssh(bed, contender, content, site),
+                Contender::Tls => Self::by_tls(bed, content, site),
                 _ => Self::of_dwell(bed, content, site, options),
             };
         };
@@ -214,6 +225,37 @@ impl Transfer {
         })
     }
 
+    /// A server of openssl writes what a client of it sends.
+    fn by_tls(bed: &Bed<'_>, content: &Content, site: &Site) -> anyhow::Result<Self> {
+        let name = content.file.as_ref().context("openssl sends a single file only")?;
+        let (egress, ingress) = (&bed.pair.egress, &bed.pair.ingress);
+        let directory = bed.lab.directory().join("transfers");
+        certificate::make(&directory, "tls")?;
+        let at = |name: &str| directory.join(name).display().to_string();
+        let target = std::net::SocketAddr::from(AT);
+        let server = format!(
+            "exec openssl s_server -accept {} -naccept 1 -quiet -tls1_3 -cert '{}' -key '{}' \
+             -ciphersuites TLS_AES_256_GCM_SHA384 > '{}'",
+            target.port(),
+            at("tls.crt"),
+            at("tls.key"),
+            site.target.join(name).display(),
+        );
+        let client = format!(
+            "exec openssl s_client -connect {target} -quiet -no_ign_eof -nocommands -tls1_3 < '{}'",
+            site.source.join(name).display(),
+        );
+        let mut receive = shell(ingress, &server);
+        // It would end with its input.
+        let receiver = quiet(&mut receive).stdin(Stdio::piped()).spawn();
+        let receiver = Some(receiver.context("openssl can't be run")?);
+        let send = Some(shell(egress, &client));
+        let transfer =
+            Self { receiver, sender: None, gate: None, send, receive: None, _server: None };
+        await_listener(bed, target)?;
+        Ok(transfer)
+    }
+
     fn of_dwell(
         bed: &Bed<'_>,
         content: &Content,
@@ -237,20 +279,12 @@ impl Transfer {
             None => send.args(entries(&site.source)?),
         };
         send.arg(at.to_string());
-        let receiver = quiet(&mut receive).spawn().context("dwell can't be run")?;
-        let end = Instant::now() + PATIENCE;
-        while !listens(ingress, at)? {
-            ensure!(Instant::now() < end, "`dwell recv` does not listen");
-            bed.sleep(Duration::from_millis(2))?;
-        }
-        Ok(Self {
-            receiver: Some(receiver),
-            sender: None,
-            gate: None,
-            send: Some(send),
-            receive: None,
-            _server: None,
-        })
+        let receiver = Some(quiet(&mut receive).spawn().context("dwell can't be run")?);
+        let send = Some(send);
+        let transfer =
+            Self { receiver, sender: None, gate: None, send, receive: None, _server: None };
+        await_listener(bed, at)?;
+        Ok(transfer)
     }
 
     /// Starts the sender, or the receiver that fetches.
@@ -274,9 +308,10 @@ impl Transfer {
         Ok(())
     }
 
-    /// Waits until both ends have ended well.
-    pub(super) fn wait(&mut self, bed: &Bed<'_>) -> anyhow::Result<()> {
+    /// Waits until both ends have ended well; the most memory that their processes had, together.
+    pub(super) fn wait(&mut self, bed: &Bed<'_>) -> anyhow::Result<u64> {
         let end = Instant::now() + RUN_MAX;
+        let mut peaks = Peaks::default();
         for (who, child) in [("sender", &mut self.sender), ("receiver", &mut self.receiver)] {
             let Some(child) = child else { continue };
             let status = loop {
@@ -284,11 +319,12 @@ impl Transfer {
                     break status;
                 }
                 ensure!(Instant::now() < end, "the {who} does not come to an end");
+                peaks.look();
                 bed.sleep(GLANCE)?;
             };
             ensure!(status.success(), "the {who} failed: {status}");
         }
-        Ok(())
+        Ok(peaks.bytes())
     }
 }
 
@@ -302,10 +338,48 @@ impl Drop for Transfer {
     }
 }
 
+/// The most memory of each process that this one has started.
+#[derive(Debug, Default)]
+struct Peaks {
+    looked: Option<Instant>,
+    of: BTreeMap<u32, u64>,
+}
+
+impl Peaks {
+    /// Looks, if that was not done lately: it takes about a millisecond.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if self.looked.is_some_and(|at| now.duration_since(at) < LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(now);
+        let own = std::process::id();
+        for process in machine::family(&[own]).into_iter().filter(|&process| process != own) {
+            // It may have ended.
+            let Ok(memory) = machine::memory(process) else { continue };
+            let peak = self.of.entry(process).or_default();
+            *peak = memory.peak_bytes.max(*peak);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.of.values().sum()
+    }
+}
+
 /// A socket for a process, which does not reset the connection when it closes it.
 fn input(socket: TcpStream) -> anyhow::Result<Stdio> {
     rustix::net::sockopt::set_socket_linger(&socket, None)?;
     Ok(OwnedFd::from(socket).into())
+}
+
+fn await_listener(bed: &Bed<'_>, at: std::net::SocketAddr) -> anyhow::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !listens(&bed.pair.ingress, at)? {
+        ensure!(Instant::now() < end, "the receiver does not listen");
+        bed.sleep(Duration::from_millis(2))?;
+    }
+    Ok(())
 }
 
 fn shell(host: &Host, line: &str) -> Command {

@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use dwell_base::Rng;
 use dwell_lab::corpus;
 
+use super::super::program;
 use super::contender::create;
 
 /// A kind of files.
@@ -21,23 +22,26 @@ pub(super) enum Kind {
     Logs,
     /// Records of an interface, a line each
     Json,
+    /// The program itself, as shared objects are
+    Program,
     /// A tree of sources, twice more with changes
     Tree,
     /// Many files of 200 to 4,000 bytes
     Small,
-    /// Compressed already, as a .deb is
+    /// Compressed already, as a .deb and films are
     Package,
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::Sql, Self::Logs, Self::Json, Self::Tree, Self::Small, Self::Package];
+    const ALL: [Self; 7] =
+        [Self::Sql, Self::Logs, Self::Json, Self::Program, Self::Tree, Self::Small, Self::Package];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Sql => "sql",
             Self::Logs => "logs",
             Self::Json => "json",
+            Self::Program => "program",
             Self::Tree => "tree",
             Self::Small => "small",
             Self::Package => "package",
@@ -68,6 +72,7 @@ impl Content {
             Kind::Sql => vec![("dump.sql".into(), sql(len, &mut rng))],
             Kind::Logs => vec![("access.log".into(), logs(len, &mut rng))],
             Kind::Json => vec![("records.json".into(), json(len, &mut rng))],
+            Kind::Program => vec![("program.so".into(), program(len)?)],
             Kind::Package => vec![("package.deb".into(), package(len, seed))],
             Kind::Tree => tree(len, &mut rng),
             Kind::Small => small(len / 8, &mut rng),
@@ -274,6 +279,14 @@ fn small(len: usize, rng: &mut Rng) -> Vec<(PathBuf, Vec<u8>)> {
     }
     files.sort();
     files
+}
+
+/// As much of the program that is measured as there is.
+fn program(len: usize) -> anyhow::Result<Vec<u8>> {
+    let at = program::dwell()?;
+    let mut bytes = fs::read(&at).with_context(|| format!("{} can't be read", at.display()))?;
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 /// A short text before what can't be compressed.

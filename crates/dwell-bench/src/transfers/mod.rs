@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::bed::Bed;
 use super::link_rate::LinkRate;
 use super::options::{Records, Rounds};
+use super::peers::pipe::Gate;
 use super::record::{Bench, Run};
 use super::runner::{self, Series};
 use super::{machine, program};
@@ -35,8 +36,8 @@ Examples:
 
 Each cell is a kind of files, a rate and a delay. In each, `dwell send` to `dwell recv` (encrypted, verified, on the
 disk), `zstd --adapt` and `zstd -T0 --long=27` (through a TCP connection of their own, in the clear; trees with tar)
-take turns, and if they are named `rsync -az` and `ssh -C` (fetched by the receiver, logging in included) and plain
-TCP. Time is from the start of the sender until both ends have ended; what arrived is compared then. Files are
+take turns, and if they are named `rsync -az` and `ssh -C` (fetched by the receiver, logging in included), plain
+TCP and TLS. Time is from the start of the sender until both ends have ended; what arrived is compared then. Files are
 made here, the same for the same seed, and cut so that they take no longer than --longest uncompressed. `of best` is
 the figure of dwell against the best of the others: below 1 it is the better one.
 
@@ -67,7 +68,7 @@ pub(super) struct Transfers {
         long,
         value_name = "KIND,...",
         value_delimiter = ',',
-        default_value = "sql,logs,json,tree,small,package"
+        default_value = "sql,logs,json,program,tree,small,package"
     )]
     content: Vec<Kind>,
     /// A file of yours, in place of these
@@ -129,6 +130,9 @@ pub(super) struct Sent {
     link_bytes: u64,
     /// CPU time of all programs at both ends.
     cpu_ns: u64,
+    /// The most memory that each of them had, together, as far as it was looked at: each tenth of a second.
+    #[serde(default)]
+    peak_bytes: u64,
 }
 
 impl Bench for Transfers {
@@ -228,7 +232,13 @@ impl Transfers {
         places: &[&Place],
         series: &mut Series<Self>,
     ) -> anyhow::Result<()> {
-        let bed = Bed::new(lab, rate, delay)?;
+        let bed = match rate.0 {
+            // A cable has no delay of its own.
+            None if delay > 0 => Bed::emulated(lab, rate, delay, (0.0, 0.0))?,
+            _ => Bed::new(lab, rate, delay)?,
+        };
+        // Whoever comes first must not pay for finding its neighbours.
+        drop(Gate::open(&bed)?.cross()?);
         let site = Site::open(&bed.lab.directory().join("transfers"))?;
         for place in places {
             let content = match (&self.file, Kind::named(&place.content)) {
@@ -261,7 +271,7 @@ impl Transfers {
         let (link_before, cpu_before) = (bed.pair.egress.tx_bytes(THIN_DEVICE)?, cpu_ns());
         let begin = Instant::now();
         transfer.start()?;
-        transfer.wait(bed)?;
+        let peak_bytes = transfer.wait(bed)?;
         let took = begin.elapsed();
         // Whoever served gathers what its children took when they have ended, and must not be ended before.
         bed.sleep(SETTLING)?;
@@ -270,6 +280,7 @@ impl Transfers {
         bed.sleep(SETTLING)?;
         let link_bytes = bed.pair.egress.tx_bytes(THIN_DEVICE)? - link_before;
         content.verify(&site.target).with_context(|| format!("through {contender}"))?;
-        Ok(Sent { took_ns: duration_ns(took), bytes: content.bytes, link_bytes, cpu_ns })
+        let (took_ns, bytes) = (duration_ns(took), content.bytes);
+        Ok(Sent { took_ns, bytes, link_bytes, cpu_ns, peak_bytes })
     }
 }

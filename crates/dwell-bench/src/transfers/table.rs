@@ -18,6 +18,7 @@ type Figure = fn(&Sent) -> f64;
 const SECONDS: Figure = |sent| sent.took_ns as f64 / 1e9;
 const MEGABYTES: Figure = |sent| sent.link_bytes as f64 / 1e6;
 const CPU: Figure = |sent| sent.cpu_ns as f64 / 1e9;
+const MEMORY: Figure = |sent| sent.peak_bytes as f64 / 1e6;
 
 /// Those who took part.
 fn present(runs: &[Run<Transfers>]) -> Vec<Contender> {
@@ -38,11 +39,11 @@ pub(super) fn report(runs: &[Run<Transfers>]) -> String {
 fn columns(present: &[Contender]) -> Vec<Column> {
     let mut columns =
         vec![Column::left("link"), Column::right("delay").unit("ms"), Column::left("files")];
-    for (name, unit) in [("time", "s"), ("link", "MB"), ("cpu", "s")] {
+    for (name, unit) in [("time", "s"), ("link", "MB"), ("cpu", "s"), ("memory", "MB")] {
         for who in present {
             columns.push(Column::right(&format!("{name} {}", who.short())).unit(unit));
         }
-        if name != "cpu" {
+        if matches!(name, "time" | "link") {
             columns.push(Column::right("of best"));
         }
     }
@@ -52,7 +53,8 @@ fn columns(present: &[Contender]) -> Vec<Column> {
 fn cells(place: &Place, present: &[Contender], rows: &[Row<'_, Sent>]) -> Vec<String> {
     let delay = place.delay_ns as f64 / 1e6;
     let mut cells = vec![place.rate.to_string(), delay.to_string(), place.content.clone()];
-    for (figure, is_compared) in [(SECONDS, true), (MEGABYTES, true), (CPU, false)] {
+    for (figure, is_compared) in [(SECONDS, true), (MEGABYTES, true), (CPU, false), (MEMORY, false)]
+    {
         for &contender in present {
             let text = |value: f64| format!("{value:.3}");
             cells.push(of(rows, contender, figure).map_or_else(String::new, text));
@@ -72,16 +74,32 @@ fn of(rows: &[Row<'_, Sent>], contender: Contender, figure: Figure) -> Option<f6
 
 /// Dwell's figure as a share of the best of the others, of those that took part.
 fn of_best(rows: &[Row<'_, Sent>], figure: Figure) -> Option<f64> {
-    let others = Contender::value_variants().iter().filter(|who| **who != Contender::Dwell);
+    of_best_of(rows, figure, |who| who != Contender::Dwell)
+}
+
+/// The same of some of them.
+fn of_best_of(
+    rows: &[Row<'_, Sent>],
+    figure: Figure,
+    counts: impl Fn(Contender) -> bool,
+) -> Option<f64> {
+    let others = Contender::value_variants().iter().filter(|who| counts(**who));
     let best = others.filter_map(|other| of(rows, *other, figure)).min_by(f64::total_cmp);
     Some(of(rows, Contender::Dwell, figure)? / best?)
 }
 
 fn verdict(runs: &[Run<Transfers>], places: &[&Place]) -> String {
     let mut text = String::new();
-    for (name, figure) in [("time", SECONDS), ("bytes", MEGABYTES)] {
+    let any = |who| who != Contender::Dwell;
+    let encrypts = |who| matches!(who, Contender::Rsync | Contender::Ssh);
+    let parts: [(&str, Figure, &dyn Fn(Contender) -> bool); 3] = [
+        ("time", SECONDS, &any),
+        ("time against rsync and ssh", SECONDS, &encrypts),
+        ("bytes", MEGABYTES, &any),
+    ];
+    for (name, figure, counts) in parts {
         let shares = places.iter().filter_map(|place| {
-            of_best(&runner::rows(runs, place), figure)
+            of_best_of(&runner::rows(runs, place), figure, counts)
                 .map(|share| (share, Transfers::name_of(place)))
         });
         let mut shares: Vec<_> = shares.collect();
@@ -117,7 +135,9 @@ mod tests {
         let run = |content: &str, who: &str, ms: u64, link_bytes| {
             let rate = "5mbit".parse().unwrap();
             let place = Place { rate, delay_ns: 10_000_000, content: content.to_owned() };
-            let sent = Sent { took_ns: ms * 1_000_000, bytes: 9, link_bytes, cpu_ns: 1_000_000 };
+            let took_ns = ms * 1_000_000;
+            let sent =
+                Sent { took_ns, bytes: 9, link_bytes, cpu_ns: 1_000_000, peak_bytes: 3_000_000 };
             record::<Transfers>(conditions.clone(), place, (who, 0), sent)
         };
         let runs = [
@@ -131,8 +151,8 @@ mod tests {
         assert!(!text.contains("rsync"), "{text}");
         let row = text.lines().find(|line| line.contains("sql")).unwrap_or_default();
         let row: Vec<_> = row.split_whitespace().collect();
-        let expected =
-            "5 Mbit/s 10 sql 0.900 1.000 1.200 0.90 2.000 1.000 2.000 2.00 0.001 0.001 0.001";
+        let expected = "5 Mbit/s 10 sql 0.900 1.000 1.200 0.90 2.000 1.000 2.000 2.00 0.001 0.001 0.001 \
+             3.000 3.000 3.000";
         assert_eq!(row.join(" "), expected, "{text}");
         assert!(
             text.contains("time: in 1 of 2 cells as good as the best or better, in 2 within 5 %"),
@@ -143,5 +163,6 @@ mod tests {
         let text = report(&more);
         assert!(text.contains("time rsync") && text.contains("time: in 0 of 2 cells"), "{text}");
         assert!(text.contains("1.50 at worst"), "{text}");
+        assert!(text.contains("time against rsync and ssh: in 0 of 1 cells"), "{text}");
     }
 }
