@@ -13,7 +13,7 @@
 //! | 10 | opening | flags (1 byte): 1 the stream follows at once, 2 the client's address and that to which it connected come behind the target, 4 the stream is one of [datagrams](crate::datagrams), 8 what that of the other direction refers to is held while it is idle, 16 it goes on with what the stream before has left, 32 so is the next one to go on with what it leaves; target; addresses |
 //! | 11 | opened, held | the same as of *opened*, in answer to *opening*: what the stream refers to is held while it is idle |
 //! | 12 | opened, kept | the same, in answer to *opening* with 32: and what it leaves is kept for the next stream |
-//! | 13 | rest | 1 byte, behind the stream of a head: 0 that was all, 1 another stream goes on with it, 2 another one begins anew |
+//! | 13 | rest | 1 byte, behind the stream of a head: 0 that was all, 1 another stream goes on with it, 2 another one begins again |
 //!
 //! Kind is 1 byte, the length 2 bytes. After *opened*, and after *accept*, bytes are those of
 //! the stream, until both ends have said its end. Nobody sends *opening* to an end whose hello does not have that feature; if the stream
@@ -189,8 +189,8 @@ pub enum Rest {
     Nothing = 0,
     /// Another stream, which goes on where the head has ended.
     GoesOn = 1,
-    /// Another stream, which begins anew: the head does not count.
-    Anew = 2,
+    /// Another stream, which begins again: the head does not count.
+    Again = 2,
 }
 
 /// A message.
@@ -371,7 +371,7 @@ impl Message {
             (ALIVE, []) => Ok(Self::Alive),
             (REST, [0]) => Ok(Self::Rest(Rest::Nothing)),
             (REST, [1]) => Ok(Self::Rest(Rest::GoesOn)),
-            (REST, [2]) => Ok(Self::Rest(Rest::Anew)),
+            (REST, [2]) => Ok(Self::Rest(Rest::Again)),
             _ => Err(MessageError::Body),
         }
     }
@@ -431,7 +431,7 @@ mod tests {
         let target = opened();
         prop_oneof![
             target.clone().prop_map(Message::Open),
-            prop::sample::select(&[Rest::Nothing, Rest::GoesOn, Rest::Anew][..])
+            prop::sample::select(&[Rest::Nothing, Rest::GoesOn, Rest::Again][..])
                 .prop_map(Message::Rest),
             (target, 0..3).prop_map(|(bound, held)| Message::Opened {
                 bound,

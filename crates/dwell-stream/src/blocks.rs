@@ -97,6 +97,8 @@ pub(crate) struct Blocks {
     depth: Depth,
     /// True if the application had more than there was room for, and it has not all gone since.
     write_blocked: bool,
+    /// True if there is always more until the end.
+    is_bulk: bool,
     /// True if the link took no more, and nothing since.
     busy: bool,
     finishing: bool,
@@ -155,6 +157,7 @@ impl Blocks {
             offered_at: None,
             depth: Depth::new(config),
             write_blocked: false,
+            is_bulk: false,
             busy: false,
             finishing: false,
             ended: false,
@@ -207,6 +210,15 @@ impl Blocks {
         self.write_blocked |= self.room() < self.block_len;
         self.stats.accepted_bytes += taken as u64;
         taken
+    }
+
+    /// Returns true if the application has more than was accepted.
+    const fn more(&self) -> bool {
+        self.write_blocked || (self.is_bulk && !self.finishing)
+    }
+
+    pub(crate) fn expect_bulk(&mut self) {
+        self.is_bulk = true;
     }
 
     pub(crate) fn finish(&mut self) {
@@ -431,7 +443,7 @@ impl Blocks {
             history_len: self.reach(block.part.original_len),
             looks_random: block.part.looks_random,
             busy: self.busy,
-            more: self.write_blocked,
+            more: self.more(),
         };
         let position = Position { index: block.part.index, start: block.part.start };
         let Choice { mut codec, refers } = self.steering.codec(now, asked)?;
@@ -465,7 +477,7 @@ impl Blocks {
 
     /// Returns how many bytes a block of this length refers to: those of a stream that has more than it can send to all.
     fn reach(&self, len: usize) -> usize {
-        match self.write_blocked {
+        match self.more() {
             true => self.history.len(),
             false => (self.reach_min + 2 * len).min(self.history.len()),
         }
@@ -599,7 +611,7 @@ impl Blocks {
                     let len = block.part.original_len;
                     let is_full = len >= self.block_len;
                     let history_len = self.reach(len);
-                    let offer = Offer { len, history_len, is_full, more: self.write_blocked };
+                    let offer = Offer { len, history_len, is_full, more: self.more() };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
                 _ => return Some(at),

@@ -223,6 +223,14 @@ impl Sender {
         }
     }
 
+    /// Takes what is accepted to have more behind it, until [`Sender::finish`]: no block is a message that somebody waits
+    /// for, and the first ones are compressed as part of a whole.
+    pub fn expect_bulk(&mut self) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.expect_bulk();
+        }
+    }
+
     /// Takes the link to be full, and `rate` (bytes a second) to be what it carries of this stream, until
     /// that is measured. For a stream that begins on a link that others are known to fill: without it
     /// the stream sends as much as the transport holds as it is, before it notices that it should

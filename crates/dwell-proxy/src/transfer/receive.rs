@@ -375,7 +375,7 @@ async fn receive_all<F: FnMut(&Progress)>(
     let rest = tokio::time::timeout(SILENCE_MAX, carrier.read_message()).await;
     match (rest.map_err(|_| CarrierError::Expired)??, drops) {
         (Message::Rest(Rest::Nothing), false) => {}
-        (Message::Rest(Rest::GoesOn), false) | (Message::Rest(Rest::Anew), true) => {
+        (Message::Rest(Rest::GoesOn), false) | (Message::Rest(Rest::Again), true) => {
             receive_stream(carrier, writer, (context, &mut *meter), false).await?;
         }
         _ => return Err(CarrierError::Message(MessageError::Body).into()),

@@ -232,32 +232,36 @@ impl Finder {
 /// hardly ever one has them: a byte at a time takes twice as long.
 #[allow(clippy::cast_possible_truncation, reason = "a block is no longer than half of the window")]
 fn roll(mut hash: u64, block: &[u8], places: &mut Vec<(u32, u64)>) -> u64 {
-    const TOP: u32 = u64::BITS - SPACING_LOG2;
     let gear = |byte: u8| GEAR[usize::from(byte)];
-    let mut quarters = block.chunks_exact(4);
-    let mut at = 0;
-    for bytes in &mut quarters {
-        let [a, b, c, d] = [gear(bytes[0]), gear(bytes[1]), gear(bytes[2]), gear(bytes[3])];
+    let (quarters, rest) = block.as_chunks::<4>();
+    for (number, &[a, b, c, d]) in quarters.iter().enumerate() {
+        let (a, b, c, d) = (gear(a), gear(b), gear(c), gear(d));
         let first = (hash << 1).wrapping_add(a);
         let second = (hash << 2).wrapping_add((a << 1).wrapping_add(b));
         let third = (second << 1).wrapping_add(c);
-        let fourth = (second << 2).wrapping_add((c << 1).wrapping_add(d));
-        let hashes = [first, second, third, fourth];
-        if hashes.iter().any(|hash| hash >> TOP == 0) {
-            let found = hashes.iter().zip(at..).filter(|(hash, _)| *hash >> TOP == 0);
-            places.extend(found.map(|(&hash, at)| (at, hash)));
+        hash = (second << 2).wrapping_add((c << 1).wrapping_add(d));
+        if first.min(second).min(third.min(hash)) < REMEMBERED {
+            remember([first, second, third, hash], 4 * number as u32, places);
         }
-        hash = fourth;
-        at += 4;
     }
-    for &byte in quarters.remainder() {
+    let done = (block.len() - rest.len()) as u32;
+    for (&byte, at) in rest.iter().zip(done..) {
         hash = (hash << 1).wrapping_add(gear(byte));
-        if hash >> TOP == 0 {
+        if hash < REMEMBERED {
             places.push((at, hash));
         }
-        at += 1;
     }
     hash
+}
+
+/// Hashes below this have the zeros.
+const REMEMBERED: u64 = 1 << (u64::BITS - SPACING_LOG2);
+
+#[cold]
+#[inline(never)]
+fn remember(hashes: [u64; 4], from: u32, places: &mut Vec<(u32, u64)>) {
+    let all = hashes.into_iter().zip(from..);
+    places.extend(all.filter(|(hash, _)| *hash < REMEMBERED).map(|(hash, at)| (at, hash)));
 }
 
 /// Random numbers, the same at every build.

@@ -254,6 +254,7 @@ impl Plan {
         set_context(&mut config, context, self.memory_bytes_max);
         let sender = Sender::new(&config);
         let mut sender = sender.map_err(|error| TransferError::Connection(error.to_string()))?;
+        sender.expect_bulk();
         match rate {
             Some(rate) => sender.expect_rate(clock::now(), rate),
             None => sender.presume_rate(clock::now(), RATE_AT_FIRST, PRESUMED_BYTES),
@@ -465,7 +466,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
         let again = self.plan.again.take().filter(|_| answer.asks);
         let is_all = self.sent.is_some() && again.is_none();
         let rest = match &again {
-            Some(_) => Rest::Anew,
+            Some(_) => Rest::Again,
             None if is_all => Rest::Nothing,
             None => Rest::GoesOn,
         };

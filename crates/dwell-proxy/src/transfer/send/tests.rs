@@ -274,6 +274,6 @@ fn a_head_goes_on_or_does_not_count() {
     }
     assert!(tail(&parts.concat()) == whole);
     let (parts, rest) = through(features, true, "head-is-dropped");
-    assert_eq!((parts.len(), rest), (2, Some(Rest::Anew)));
+    assert_eq!((parts.len(), rest), (2, Some(Rest::Again)));
     assert!(tail(&parts[1]) == whole);
 }
