@@ -263,3 +263,63 @@ fn the_heavy_levels_come_with_the_context() {
     config.window_log = 14;
     assert!(config.check().unwrap_err().to_string().contains("use 15 to 23"));
 }
+
+/// A running context with the usual blocks and buffer.
+fn long_blocks() -> Config {
+    let mut config = Config::new(Strategy::Hull);
+    config.set_window(20);
+    config
+}
+
+/// What is sent first over a link of which nothing is known but that its window is large, and how much the transport is to hold.
+fn begun(presumes: bool, is_bulk: bool) -> (Vec<u8>, u32) {
+    let mut sender = Sender::new(&long_blocks()).unwrap();
+    let now = Instant::from_ns(1);
+    if is_bulk {
+        sender.expect_bulk();
+    }
+    if presumes {
+        sender.presume_rate(now, 1e6, 128 << 10);
+    }
+    let text = text(100_000);
+    assert_eq!(sender.accept(&text), text.len());
+    sender.reported(now, &LinkReport { window_rate: 1e9, ..LinkReport::default() });
+    if sender.wire(now).is_empty() {
+        assert!(sender.compress(&mut Compressors::new(), || now).is_some());
+    }
+    (sender.wire(now).to_vec(), sender.not_sent_len())
+}
+
+#[test]
+fn the_first_block_is_compressed_where_no_more_is_presumed() {
+    let (raw, usual) = begun(false, false);
+    assert!(raw.len() > 60_000, "{}", raw.len());
+    let (wire, held) = begun(true, false);
+    assert!(wire.len() < 40_000 && held < usual, "{} {held} {usual}", wire.len());
+    let first = |wire: &[u8]| wire[8];
+    assert_eq!(first(&wire) & 0x10, 0, "a message for itself");
+    assert_eq!(first(&begun(true, true).0) & 0x10, 0x10, "what follows can refer to it");
+}
+
+#[test]
+fn no_more_is_compressed_than_the_link_takes_for_a_while() {
+    let mut sender = Sender::new(&long_blocks()).unwrap();
+    let (mut compressors, now) = (Compressors::new(), Instant::from_ns(1));
+    sender.expect_rate(now, 1000.0);
+    let noisy: Vec<u8> =
+        text(200_000).into_iter().zip(noise(200_000)).flat_map(|(a, b)| [a, b]).collect();
+    while sender.accept(&noisy) > 0 {}
+    sender.blocked(now);
+    let mut jobs = 0;
+    while sender.compress(&mut compressors, || now).is_some() {
+        jobs += 1;
+    }
+    assert_eq!(jobs, 1, "the buffer has room for four");
+    // Once that is gone, there is more.
+    sender.unblocked();
+    let len = sender.wire(now).len();
+    assert!(len > 16 << 10, "{len}");
+    sender.wrote(now, len);
+    sender.blocked(now);
+    assert!(sender.compress(&mut compressors, || now).is_some());
+}
