@@ -379,8 +379,9 @@ impl<C: Copy + PartialEq> Hull<C> {
         link: &LinkRate,
         block: Block,
     ) -> Option<usize> {
-        // Nobody waits for a few milliseconds where bytes are to be saved.
-        if self.saves_bytes || self.rate_for(link, block.more).is_none() {
+        // Nobody waits for a few milliseconds where bytes are to be saved, nor at the beginning of much.
+        let begins = block.more && link.is_presumed();
+        if self.saves_bytes || begins || self.rate_for(link, block.more).is_none() {
             return Some(planned);
         }
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());

@@ -40,7 +40,7 @@ const ANSWERS_MAX: usize = 1024;
 /// is compressed, too, but not for long.
 const RATE_AT_FIRST: f64 = 12.5e6;
 /// As long as no more was written, none is taken to be faster: TCP takes much at once, however slow its link is.
-const PRESUMED_BYTES: u64 = 128 << 10;
+const PRESUMED_BYTES: u64 = 64 << 10;
 
 /// The settings of a sender.
 pub struct Send {
