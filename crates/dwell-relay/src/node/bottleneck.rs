@@ -68,9 +68,12 @@ const BASE_SPAN_NS: u64 = 10 * SECOND_NS;
 const BASE_HELD_SPAN_NS: u64 = 3 * SECOND_NS;
 /// Nothing is in transit for this long: the peer has another clock than before.
 const OTHER_CLOCK_NS: u64 = 10 * SECOND_NS;
-/// How fast the mean follows of what the least delay changes by, and how much a change counts at most.
+/// How fast the mean follows of what the least delay deviates by, and how much counts at most.
 const NOISE_SMOOTHING: f64 = 1.0 / 16.0;
 const NOISE_NS_MAX: u64 = 10 * MILLI_NS;
+/// How much of it counts. √2 to √1.5 would make it what two reports differ by; with more, a path with jitter is less often
+/// mistaken for a slower link.
+const NOISE_WEIGHT: f64 = 1.4;
 /// A delay that is the least by more than this says that there was still a queue.
 const FALLS_NS: i64 = MILLI_NS as i64;
 /// Above this, a queue is that of a busy receiver rather than of a link: with pacing its sender would
@@ -158,7 +161,7 @@ pub(crate) struct Bottleneck {
     base_held: Base<BASE_HELD_SPAN_NS>,
     /// The way there and the report's way back.
     trip: Base<BASE_SPAN_NS>,
-    /// What the least delay changes by from report to report, on the average.
+    /// What chance changes the least delay by from report to report, on the average.
     noise_ns: f64,
     /// The least delay of the datagrams that the peer has said the times of since its latest report.
     least_ns: Option<i64>,
@@ -304,9 +307,8 @@ impl Bottleneck {
             self.base.least().is_some_and(|least| sample.delay_ns < least.saturating_sub(FALLS_NS));
         self.reported_at = now;
         self.unreported = None;
-        if let Some(last) = self.samples.back().filter(|_| sample.is_of_each) {
-            let change_ns = sample.delay_ns.abs_diff(last.delay_ns).min(NOISE_NS_MAX) as f64;
-            self.noise_ns += (change_ns - self.noise_ns) * NOISE_SMOOTHING;
+        if sample.is_of_each {
+            self.add_noise(sample.delay_ns);
         }
         self.samples.push_back(sample);
         self.add_delay(now, sample.delay_ns);
@@ -316,6 +318,16 @@ impl Bottleneck {
             Some(_) => self.follow(now, is_least),
             None => self.look_out(now, refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS)),
         }
+    }
+
+    /// A queue that grows or shrinks evenly is no noise (our own changes of the pace would be, and each make the next one larger):
+    /// what counts is how far the report before is from the middle of those around it.
+    fn add_noise(&mut self, delay_ns: i64) {
+        let mut latest = self.samples.iter().rev().map(|sample| sample.delay_ns);
+        let Some((last_ns, first_ns)) = latest.next().zip(latest.next()) else { return };
+        let middle_ns = first_ns / 2 + delay_ns / 2;
+        let off_ns = last_ns.abs_diff(middle_ns).min(NOISE_NS_MAX) as f64;
+        self.noise_ns += (off_ns * NOISE_WEIGHT - self.noise_ns) * NOISE_SMOOTHING;
     }
 
     /// Returns the report's sample of a datagram whose time of sending is known; none if it holds

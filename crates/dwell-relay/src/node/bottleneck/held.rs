@@ -18,6 +18,11 @@ const TARGET_SHORT_NS: u64 = MILLI_NS;
 /// ... or so many times what the least delay changes by from report to report, on machines that have other things to do and paths
 /// whose delay varies: what is less than that is not known to be a queue; ...
 const TARGET_NOISES: f64 = 6.0;
+/// The same if the link's rate is seen from datagrams that stood behind each other, in this part of the reports of late:
+/// then a queue that is mistaken costs a little of the link, and no rate is lost by it.
+const TARGET_NOISES_SERVED: f64 = 1.0;
+const SERVED_MIN: f64 = 0.75;
+const SERVED_SMOOTHING: f64 = 1.0 / 16.0;
 /// ... and at least a packet: that with the least delay has one in front of it.
 const TARGET_SHORT_BITS: f64 = 1500.0 * 8.0;
 /// A deviation of the queue is made good in this time, or in three times that after which the effect
@@ -128,6 +133,8 @@ pub(super) struct Held {
     held_back_ns: u64,
     /// The queue that is being shortened.
     proof: Option<Proof>,
+    /// The part of the latest reports in which the rate was seen from datagrams that stood behind each other.
+    served: f64,
 }
 
 /// What is known of a path on which single datagrams are seen.
@@ -135,7 +142,7 @@ pub(super) struct Held {
 pub(super) struct Way {
     /// The round trip without a queue.
     pub(super) trip_ns: u64,
-    /// What the least delay changes by from report to report.
+    /// What chance changes the least delay by from report to report.
     pub(super) noise_ns: f64,
 }
 
@@ -174,6 +181,7 @@ impl Held {
             refresh_gain: 0.0,
             held_back_ns: 0,
             proof: None,
+            served: 0.0,
         }
     }
 
@@ -196,7 +204,7 @@ impl Held {
     }
 
     pub(super) fn update(&mut self, sample: &RateSample) -> Attribution {
-        let target_ns = target_ns(self.rate_bps, sample.way);
+        let target_ns = self.target_ns(sample);
         self.gain_up =
             (target_ns as f64 / (2 * sample.lag_ns.max(1)) as f64).clamp(GAIN_UP_MIN, GAIN_UP_MAX);
         let attribution = if sample.queue_ns <= target_ns / 2 {
@@ -213,6 +221,16 @@ impl Held {
         };
         self.gain = self.next_gain(sample, target_ns);
         attribution
+    }
+
+    /// Returns the wanted length of the queue beyond.
+    fn target_ns(&mut self, sample: &RateSample) -> u64 {
+        let served = if sample.service_bps.is_some() { 1.0 } else { 0.0 };
+        self.served += (served - self.served) * SERVED_SMOOTHING;
+        let part =
+            if self.served >= SERVED_MIN { TARGET_NOISES_SERVED / TARGET_NOISES } else { 1.0 };
+        let way = sample.way.map(|way| Way { noise_ns: way.noise_ns * part, ..way });
+        target_ns(self.rate_bps, way)
     }
 
     /// There is no queue that stands, and yet the link is busy.
