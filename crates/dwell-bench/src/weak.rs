@@ -1,5 +1,6 @@
 //! `./x bench weak`: relays on processors of which little may be had.
 
+mod bound;
 mod quota;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, figure, ms, percent};
 use super::tunnel::Programs;
 use super::workload::{Content, Source, Workload};
+use bound::Best;
 use quota::Quotas;
 
 const AFTER_HELP: &str = "\
@@ -28,6 +30,9 @@ Examples:
 Each relay is in a control group of its own, which may use so many hundredths of a processor in each 100 ms (a
 router's processor, or a container's share); everything else has the rest of the machine. Their work in the
 kernel, for packets that they read and send, counts. `CPU out, in` is what the two relays used.
+
+The bound is the most that link and quota carry by the linear programme (docs/schemes.md), with what the
+contenders were measured to cost and leave in the same cell. --json keeps what it is made of.
 
 It needs root of the machine: users may not make such groups.
 
@@ -93,10 +98,13 @@ impl Bench for Weak {
             let rows = runner::rows(runs, place);
             let goodput = |run: &Measured| Some(run.mbps());
             let none = sheet::base(&rows, "none", goodput);
+            let best = Best::of(&rows, place.rate.0, f64::from(place.quota_percent) / 100.0);
+            let bound = best.as_ref().map(Best::mbps);
             let figures = vec![
                 Figure::new("Mbit/s", Of::Median, figure, goodput),
                 Figure::new("min..max", Of::Span, figure, goodput),
                 Figure::new("/none", Of::Against(none), percent, goodput),
+                Figure::new("/bound", Of::Against(bound), percent, goodput),
                 Figure::of_both("CPU out, in", percent, |run: &Measured, end| {
                     Some(run.cpu_ns?[end] as f64 / run.window_ns.max(1) as f64)
                 }),
@@ -112,6 +120,9 @@ impl Bench for Weak {
             ];
             let table = sheet::table("contender", rows, figures).to_text();
             text += &format!("\n{}\n\n{table}", Self::place(place));
+            if let Some(best) = best {
+                text += &format!("bound {} Mbit/s: {}\n", figure(best.mbps()), best.line());
+            }
         }
         text
     }
