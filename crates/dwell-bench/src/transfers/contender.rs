@@ -234,7 +234,7 @@ impl Transfer {
         let at = |name: &str| directory.join(name).display().to_string();
         let target = std::net::SocketAddr::from(AT);
         let server = format!(
-            "exec openssl s_server -accept {} -naccept 1 -quiet -tls1_3 -cert '{}' -key '{}' \
+            "exec openssl s_server -accept {} -naccept 2 -quiet -tls1_3 -cert '{}' -key '{}' \
              -ciphersuites TLS_AES_256_GCM_SHA384 > '{}'",
             target.port(),
             at("tls.crt"),
@@ -246,7 +246,7 @@ impl Transfer {
             site.source.join(name).display(),
         );
         let mut receive = shell(ingress, &server);
-        // It would end with its input.
+        // It would end with its input. The first of the two that it accepts only looks whether it is there.
         let receiver = quiet(&mut receive).stdin(Stdio::piped()).spawn();
         let receiver = Some(receiver.context("openssl can't be run")?);
         let send = Some(shell(egress, &client));
