@@ -295,6 +295,7 @@ impl LinkRate {
         self.level = (self.level_now(now) + len as f64).min(self.capacity);
         self.level_at = now;
         self.written += len as u64;
+        self.presumed = self.presumed.filter(|&(_, until)| self.written < until);
         let begin = Mark { at: now, written: self.written, full: false, broken: false, pieces: 0 };
         self.mark.get_or_insert(begin);
         let mark = *self.unrefused.get_or_insert(begin);

@@ -77,8 +77,9 @@ pub struct Trains {
     before_ns: Option<u64>,
     /// The confirmations until then.
     confirmations: u64,
-    /// The rate that the transport has found last, as far as it is believed; zero if none.
+    /// The rate that the transport has found last, as far as it is believed, and when; zero if none.
     found_rate: f64,
+    found_at: Instant,
 }
 
 /// What a message has shown, in bytes a second.
@@ -102,6 +103,7 @@ impl Default for Trains {
             before_ns: None,
             confirmations: 0,
             found_rate: 0.0,
+            found_at: Instant::ZERO,
         }
     }
 }
@@ -114,7 +116,7 @@ impl Trains {
 
     /// Learns from a report that was made before anything more is given, and adds to it what is known.
     pub fn reported(&mut self, now: Instant, report: &mut LinkReport) {
-        self.believe(report);
+        self.believe(now, report);
         // What a long message has shown is no guess, and all before it is of the past.
         if !report.is_least || now.since_ns(self.at) >= FORGOTTEN_NS {
             self.latest = [None; TRAINS];
@@ -140,13 +142,18 @@ impl Trains {
     }
 
     /// Takes a rate out of a report that may be a shaper's burst.
-    fn believe(&mut self, report: &mut LinkReport) {
+    fn believe(&mut self, now: Instant, report: &mut LinkReport) {
         if report.is_least {
             return;
         }
+        // Short messages never confirm enough to show that a link has become faster.
+        if now.since_ns(self.found_at) >= FORGOTTEN_NS {
+            self.found_rate = 0.0;
+        }
         let confirmed = self.written.saturating_sub(report.pending_bytes);
-        if report.delivered_rate <= self.found_rate || confirmed >= BURST_BYTES {
-            self.found_rate = report.delivered_rate;
+        // The transport goes on saying what it has found once.
+        if report.delivered_rate < self.found_rate || confirmed >= BURST_BYTES {
+            (self.found_rate, self.found_at) = (report.delivered_rate, now);
         } else {
             report.delivered_rate = self.found_rate;
             report.is_least = self.found_rate == 0.0;

@@ -1,5 +1,7 @@
 //! Messages over virtual links, as TCP reports them.
 
+use dwell_base::time::SECOND_NS;
+
 use super::*;
 use crate::method::{Offer, Prior, Referring, Rule, Steering};
 
@@ -311,4 +313,28 @@ fn what_a_shaper_lets_pass_at_once_is_no_rate() {
         "what is slower than before is no burst"
     );
     assert_eq!(says(&mut trains, 1e8, 100_000), (1e8, false));
+}
+
+/// A moment in which many shared the link is not all that there will ever be: what is short never confirms enough to show
+/// that it carries more again.
+#[test]
+fn a_rate_that_only_short_messages_contradict_is_forgotten() {
+    let mut trains = Trains::default();
+    let mut says = |at_s: u64, rate, len| {
+        let mut report =
+            LinkReport { delivered_rate: rate, is_least: false, pending_bytes: 0, ..least() };
+        trains.wrote(len);
+        trains.reported(Instant::from_ns(at_s * SECOND_NS), &mut report);
+        (report.delivered_rate, report.is_least)
+    };
+    assert_eq!(says(100, 1e6, 200_000), (1e6, false));
+    for at_s in 101..110 {
+        assert_eq!(says(at_s, 1e7, 20_000), (1e6, false), "{at_s} s");
+    }
+    // It is the least that is known then, so that messages count again.
+    assert_eq!(says(110, 1e7, 20_000), (0.0, true));
+    // The same of what the transport only repeats.
+    assert_eq!(says(120, 1e6, 200_000), (1e6, false));
+    assert_eq!(says(125, 1e6, 20_000), (1e6, false));
+    assert_eq!(says(131, 1e6, 20_000), (0.0, true));
 }
