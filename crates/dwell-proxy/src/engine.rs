@@ -282,7 +282,7 @@ impl Engine {
             None => {
                 let mut sender = self.sender(&carrier.theirs)?;
                 let path = self.paths.to(carrier.peer.ip());
-                if let Some(learned) = topic.and_then(|topic| path.lesson(topic)) {
+                if let Some(learned) = topic.and_then(|topic| path.lesson(clock::now(), topic)) {
                     sender.learn(&learned);
                 }
                 sender
@@ -297,8 +297,13 @@ impl Engine {
         Ok(Prepared { sender, receiver, history, goes_on, is_kept: false, whose: None, topic })
     }
 
-    /// Returns what a stream is about, if that is to be known: streams of one client to one target learn from each other what codecs bring.
-    pub(crate) fn topic(&self, client: Option<IpAddr>, target: &Target) -> Option<u64> {
+    /// Returns what a stream is about, if that is to be known: streams of one client, of the same name if it was asked for one, to one
+    /// target learn from each other what codecs bring.
+    pub(crate) fn topic(
+        &self,
+        client: Option<(IpAddr, Option<&[u8]>)>,
+        target: &Target,
+    ) -> Option<u64> {
         match (self.common.compressing.earlier, client) {
             (EarlierStreams::None, _) | (EarlierStreams::Client, None) => None,
             (EarlierStreams::Client, Some(client)) => Some(self.parties.hash_one((client, target))),

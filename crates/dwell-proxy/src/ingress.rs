@@ -475,7 +475,7 @@ impl Running {
             return Err(NoStream::Unable);
         }
         let early = client.as_ref().map_or(&[][..], |client| &client.early[..]);
-        let from = client.as_ref().map(|client| client.from.ip());
+        let from = client.as_ref().map(|client| (client.from.ip(), client.user.as_deref()));
         let topic = self.engine.topic(from, &opening.target);
         let goes_on = |kept: &Kept| !opening.is_datagrams && kept.whose.as_ref() == whose;
         let mut prepared =

@@ -27,8 +27,9 @@ const FOUND_OLD_NS: u64 = 10 * SECOND_NS;
 /// ... and after this one nothing is known.
 const FORGOTTEN_NS: u64 = 60 * SECOND_NS;
 
-/// So many topics' lessons are remembered of a path.
+/// So many topics' lessons are remembered of a path, for so long: contents change, and processors get other things to do.
 const LESSONS_MAX: usize = 64;
+const LESSON_NS: u64 = 600 * SECOND_NS;
 
 /// All paths that have streams, and some that had, by the other proxy's address.
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ struct PathState {
     ends: Turns,
     load: Mutex<Load>,
     /// What streams have learned last of codecs, by what they are about.
-    lessons: Mutex<HashMap<u64, Learned>>,
+    lessons: Mutex<HashMap<u64, (Instant, Learned)>>,
 }
 
 /// The load of streams on the path.
@@ -111,22 +112,27 @@ impl Path {
     }
 
     /// Returns what streams about this have learned last of codecs.
-    pub(crate) fn lesson(&self, topic: u64) -> Option<Learned> {
-        self.lessons().get(&topic).cloned()
+    pub(crate) fn lesson(&self, now: Instant, topic: u64) -> Option<Learned> {
+        let lessons = self.lessons();
+        let (at, learned) = lessons.get(&topic)?;
+        (now.since_ns(*at) < LESSON_NS).then(|| learned.clone())
     }
 
-    /// Notes what a stream about this has learned.
-    pub(crate) fn teach(&self, topic: u64, learned: Learned) {
+    /// Notes what a stream about this had learned then, if nobody has learned anything since.
+    pub(crate) fn teach(&self, now: Instant, topic: u64, learned: Learned) {
         let mut lessons = self.lessons();
+        if lessons.get(&topic).is_some_and(|(at, _)| *at > now) {
+            return;
+        }
         if lessons.len() >= LESSONS_MAX && !lessons.contains_key(&topic) {
             // Any: who goes on says it again soon.
             let other = lessons.keys().next().copied();
             other.map(|other| lessons.remove(&other));
         }
-        lessons.insert(topic, learned);
+        lessons.insert(topic, (now, learned));
     }
 
-    fn lessons(&self) -> MutexGuard<'_, HashMap<u64, Learned>> {
+    fn lessons(&self) -> MutexGuard<'_, HashMap<u64, (Instant, Learned)>> {
         self.0.lessons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -174,9 +180,9 @@ impl Share {
     }
 
     /// Has streams about the same begin with what this one has learned of codecs.
-    pub(crate) fn teaches(&self, sender: &Sender) {
+    pub(crate) fn teaches(&self, now: Instant, sender: &Sender) {
         if let Some((topic, learned)) = self.topic.zip(sender.learned()) {
-            self.path.teach(topic, learned);
+            self.path.teach(now, topic, learned);
         }
     }
 
@@ -308,13 +314,17 @@ mod tests {
         };
         assert!(sender.learned().is_none());
         sends(&mut sender);
-        let learned = sender.learned().unwrap();
+        let (now, learned) = (Instant::from_ns(SECOND_NS), sender.learned().unwrap());
         for topic in 0..100 {
-            path.teach(topic, learned.clone());
-            assert!(path.lesson(topic).is_some());
+            path.teach(now, topic, learned.clone());
+            assert!(path.lesson(now, topic).is_some());
         }
         assert_eq!(path.lessons().len(), LESSONS_MAX);
-        assert!(path.lesson(100).is_none());
+        assert!(path.lesson(now, 100).is_none());
+        // What was learned before comes too late, and nothing is believed for ever.
+        path.teach(Instant::from_ns(now.as_ns() - SECOND_NS), 99, learned.clone());
+        assert!(path.lesson(Instant::from_ns(now.as_ns() + LESSON_NS - 1), 99).is_some());
+        assert!(path.lesson(Instant::from_ns(now.as_ns() + LESSON_NS), 99).is_none());
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub(crate) struct Uplink {
     confirmed: u32,
     /// TCP need not be asked for so many messages, until then.
     settled: (u32, Instant),
+    /// When the latest message was.
+    confirmed_at: Option<Instant>,
 }
 
 /// What was sent on a connection that had nothing to send and nothing on its way.
@@ -141,6 +143,7 @@ impl Uplink {
             message: None,
             confirmed: 0,
             settled: (0, Instant::ZERO),
+            confirmed_at: None,
         }
     }
 
@@ -152,7 +155,9 @@ impl Uplink {
 
     /// Notes that the stream ends.
     pub(crate) fn ends(&self) {
-        self.share.iter().for_each(|share| share.teaches(&self.sender));
+        // What was measured an hour ago is no newer for that.
+        let at = self.confirmed_at.unwrap_or_else(clock::now);
+        self.share.iter().for_each(|share| share.teaches(at, &self.sender));
     }
 
     /// Returns true if the end was announced and taken by the connection.
@@ -265,10 +270,10 @@ impl Uplink {
             compress_ns: after.compress_ns - before.compress_ns,
             took_ns: now.since_ns(message.begun_at),
         };
-        self.message = None;
+        (self.message, self.confirmed_at) = (None, Some(now));
         self.confirmed = self.confirmed.wrapping_add(1);
         if self.confirmed.is_multiple_of(TEACH_EVERY) {
-            share.teaches(&self.sender);
+            share.teaches(now, &self.sender);
         }
         if (1..=MESSAGE_BYTES_MAX).contains(&confirmed.bytes) {
             share.confirmed(now, &confirmed);

@@ -58,10 +58,18 @@ pub struct Offer {
 /// No more than this is sent without waiting for the receiver's answer, and without asking what it has: it would
 /// take no longer to send all of it again. What is longer has a head that is sent so.
 const WHOLE_BYTES_MAX: u64 = 1 << 20;
+/// What is longer than this takes so long that a round trip is no matter.
+const HEAD_OF_BYTES_MAX: u64 = 64 << 20;
 /// The same in files, directories and links.
 const WHOLE_ENTRIES_MAX: u64 = 256;
 
 impl Offer {
+    /// Returns true if a round trip counts: what goes before the receiver has answered goes without what both ends could agree on, and
+    /// an earlier receiver, which knows no heads, gets all of it so, and resumes nothing.
+    pub(super) fn is_worth_a_head(&self) -> bool {
+        self.bytes.is_some_and(|bytes| bytes <= HEAD_OF_BYTES_MAX)
+    }
+
     /// Returns true if it is so short that all of it goes at once.
     pub(super) fn is_short(&self) -> bool {
         let is_short = self.bytes.is_some_and(|bytes| bytes <= WHOLE_BYTES_MAX);

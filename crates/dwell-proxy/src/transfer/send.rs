@@ -103,9 +103,9 @@ async fn send_files(
     let again = source.again();
     let head = match (offer.is_short(), again.is_some()) {
         (true, _) => Head::Whole,
-        (false, true) => Head::Unanswered,
+        (false, true) if offer.is_worth_a_head() => Head::Unanswered,
         // What can be read only once waits for what the receiver has.
-        (false, false) => Head::Over,
+        (false, _) => Head::Over,
     };
     offer.is_eager = head != Head::Over;
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
@@ -470,10 +470,12 @@ impl<F: FnMut(&Progress)> Sending<F> {
             None if is_all => Rest::Nothing,
             None => Rest::GoesOn,
         };
-        carrier.say(&Message::Rest(rest)).await.map_err(|error| match error {
+        let said = tokio::time::timeout(self.silence, carrier.say(&Message::Rest(rest))).await;
+        said.map_err(|_| Failure::Silent)?.map_err(|error| match error {
             CarrierError::Io(error) => Failure::Carrier(error),
             other => Failure::Other(other.into()),
         })?;
+        self.patience.heard();
         if is_all {
             return Ok(false);
         }
