@@ -78,7 +78,7 @@ impl Contender {
             }
             Self::Ssh => &[("tar", "tar"), ("ssh", "openssh-client"), ("sshd", "openssh-server")],
             Self::Plain => &[("tar", "tar")],
-            Self::Tls => &[("openssl", "openssl")],
+            Self::Tls => &[("openssl", "openssl"), ("tar", "tar")],
         }
     }
 
@@ -227,24 +227,31 @@ impl Transfer {
 
     /// A server of openssl writes what a client of it sends.
     fn by_tls(bed: &Bed<'_>, content: &Content, site: &Site) -> anyhow::Result<Self> {
-        let name = content.file.as_ref().context("openssl sends a single file only")?;
         let (egress, ingress) = (&bed.pair.egress, &bed.pair.ingress);
+        let (from, to) = (site.source.display(), site.target.display());
         let directory = bed.lab.directory().join("transfers");
         certificate::make(&directory, "tls")?;
         let at = |name: &str| directory.join(name).display().to_string();
         let target = std::net::SocketAddr::from(AT);
         let server = format!(
-            "exec openssl s_server -accept {} -naccept 2 -quiet -tls1_3 -cert '{}' -key '{}' \
-             -ciphersuites TLS_AES_256_GCM_SHA384 > '{}'",
+            "openssl s_server -accept {} -naccept 2 -quiet -tls1_3 -cert '{}' -key '{}' \
+             -ciphersuites TLS_AES_256_GCM_SHA384",
             target.port(),
             at("tls.crt"),
             at("tls.key"),
-            site.target.join(name).display(),
         );
-        let client = format!(
-            "exec openssl s_client -connect {target} -quiet -no_ign_eof -nocommands -tls1_3 < '{}'",
-            site.source.join(name).display(),
-        );
+        let client =
+            format!("openssl s_client -connect {target} -quiet -no_ign_eof -nocommands -tls1_3");
+        let (server, client) = match &content.file {
+            Some(name) => (
+                format!("exec {server} > '{to}/{name}'"),
+                format!("exec {client} < '{from}/{name}'"),
+            ),
+            None => (
+                format!("{server} | tar xf - -C '{to}'"),
+                format!("tar cf - -C '{from}' . | {client}"),
+            ),
+        };
         let mut receive = shell(ingress, &server);
         // It would end with its input. The first of the two that it accepts only looks whether it is there.
         let receiver = quiet(&mut receive).stdin(Stdio::piped()).spawn();

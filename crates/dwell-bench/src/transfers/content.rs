@@ -309,6 +309,8 @@ mod tests {
     #[test]
     fn every_kind_is_made_twice_the_same_and_is_verified() {
         let at = std::env::temp_dir().join(format!("dwell-transfers-{}", std::process::id()));
+        // Where only the tests were built there is no `dwell` beside them; any program will do.
+        program::choose(Some(&std::env::current_exe().unwrap())).unwrap();
         for kind in Kind::ALL {
             let first = Content::make(kind, 100_000, 7, &at).unwrap();
             let again = Content::make(kind, 100_000, 7, &at).unwrap();
