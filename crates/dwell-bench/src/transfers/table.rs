@@ -90,12 +90,13 @@ fn of_best_of(
 
 fn verdict(runs: &[Run<Transfers>], places: &[&Place]) -> String {
     let mut text = String::new();
-    let any = |who| who != Contender::Dwell;
-    let encrypts = |who| matches!(who, Contender::Rsync | Contender::Ssh);
-    let parts: [(&str, Figure, &dyn Fn(Contender) -> bool); 3] = [
-        ("time", SECONDS, &any),
-        ("time against rsync and ssh", SECONDS, &encrypts),
-        ("bytes", MEGABYTES, &any),
+    type Counts = fn(Contender) -> bool;
+    let any: Counts = |who| who != Contender::Dwell;
+    let encrypts: Counts = |who| matches!(who, Contender::Rsync | Contender::Ssh);
+    let parts = [
+        ("time", SECONDS, any),
+        ("time against rsync and ssh", SECONDS, encrypts),
+        ("bytes", MEGABYTES, any),
     ];
     for (name, figure, counts) in parts {
         let shares = places.iter().filter_map(|place| {
