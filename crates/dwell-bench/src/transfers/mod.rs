@@ -38,8 +38,8 @@ Each cell is a kind of files, a rate and a delay. In each, `dwell send` to `dwel
 disk), `zstd --adapt` and `zstd -T0 --long=27` (through a TCP connection of their own, in the clear; trees with tar)
 take turns, and if they are named `rsync -az` and `ssh -C` (fetched by the receiver, logging in included), plain
 TCP and TLS. Time is from the start of the sender until both ends have ended; what arrived is compared then. Files are
-made here, the same for the same seed (but for `program`, which is the dwell that is measured), and cut
-so that they take no longer than --longest uncompressed. `of best` is
+made here, the same for the same seed (but for `program`, which is the dwell that is measured),
+and cut so that they take no longer than --longest uncompressed. `of best` is
 the figure of dwell against the best of the others: below 1 it is the better one.
 
 Exit codes:
