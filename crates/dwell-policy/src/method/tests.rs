@@ -264,19 +264,23 @@ fn all_and_nothing_are_what_they_are_called() {
     assert_eq!(share(Rule::Raw), (1.0, 1.0, false));
 }
 
-#[test]
-fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
-    let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
-    let choice = Choice::alone(FAST);
-    let poor = Measured {
-        choice,
-        original_len: 1000,
+/// A block that the fast codec leaves so long.
+fn left(original_len: usize, used_len: usize) -> Measured<Codec> {
+    Measured {
+        choice: Choice::alone(FAST),
+        original_len,
         history_len: 0,
-        used_len: 971,
+        used_len,
         took_ns: 2_500,
         away_ns: 0,
         is_first: false,
-    };
+    }
+}
+
+#[test]
+fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
+    let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
+    let poor = left(1000, 971);
     for _ in 0..4 {
         assert!(steering.admits(true));
         steering.compressed(&poor, true);
@@ -290,16 +294,7 @@ fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
 
 #[test]
 fn a_try_that_did_not_take_place_is_repeated() {
-    let (choice, original_len, used_len) = (Choice::alone(FAST), 1000, 1000);
-    let poor = Measured {
-        choice,
-        original_len,
-        history_len: 0,
-        used_len,
-        took_ns: 2_500,
-        away_ns: 0,
-        is_first: false,
-    };
+    let poor = left(1000, 1000);
     for did_not in [Steering::went_raw, Steering::reopened] {
         let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
         (0..4).for_each(|_| steering.compressed(&poor, true));
@@ -313,16 +308,7 @@ fn a_try_that_did_not_take_place_is_repeated() {
 
 #[test]
 fn short_blocks_do_not_keep_others_from_being_tried() {
-    let (choice, original_len, used_len) = (Choice::alone(FAST), 999, 999);
-    let poor = Measured {
-        choice,
-        original_len,
-        history_len: 0,
-        used_len,
-        took_ns: 2_500,
-        away_ns: 0,
-        is_first: false,
-    };
+    let poor = left(999, 999);
     let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
     (0..100).for_each(|_| steering.compressed(&poor, false));
     assert!(steering.admits(false));

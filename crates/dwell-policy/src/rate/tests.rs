@@ -443,3 +443,14 @@ fn no_more_than_was_presumed_is_believed_at_first() {
     link.reported(at(7), &window);
     assert!(!link.is_presumed() && link.rate().is_some_and(|rate| rate > 5e6), "{link:?}");
 }
+
+/// Also where the transport never refuses, and says nothing.
+#[test]
+fn what_was_presumed_ends_with_the_bytes_that_were_written() {
+    let mut link = LinkRate::new(1 << 20);
+    link.presume(at(0), 1e6, 100_000);
+    link.wrote(at(1), 99_999);
+    assert!(link.is_presumed());
+    link.wrote(at(2), 1);
+    assert!(!link.is_presumed());
+}
