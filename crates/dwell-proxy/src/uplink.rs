@@ -99,6 +99,8 @@ struct Message {
     /// The bytes that were known of it then, and what it was to expect.
     len: usize,
     advice: Advice,
+    /// The shortest round trip, in nanoseconds.
+    round_trip_ns: u64,
     /// The account before it.
     before: Account,
 }
@@ -245,7 +247,8 @@ impl Uplink {
                 None => share.advice(now, len, &report),
             };
             if is_alone && message.is_none() {
-                self.message = Some(Message { begun_at: now, len, before, advice });
+                let round_trip_ns = report.round_trip_ns;
+                self.message = Some(Message { begun_at: now, len, before, advice, round_trip_ns });
             }
             let left = if advice.is_settled { SETTLED_MESSAGES } else { 0 };
             self.settled = (left, now + SETTLED_NS);
@@ -269,6 +272,7 @@ impl Uplink {
             wire_bytes: after.wire_bytes - before.wire_bytes,
             compress_ns: after.compress_ns - before.compress_ns,
             took_ns: now.since_ns(message.begun_at),
+            round_trip_ns: message.round_trip_ns,
         };
         (self.message, self.confirmed_at) = (None, Some(now));
         self.confirmed = self.confirmed.wrapping_add(1);

@@ -9,7 +9,7 @@ use super::LinkReport;
 const LENGTHS: [usize; 4] = [1_000, 4 << 10, 16 << 10, 64 << 10];
 const CLASSES: usize = LENGTHS.len() + 1;
 /// Beyond, nobody knows how long they are when they begin, as that much is read at once: their times are compared as if all had so many
-/// bytes.
+/// bytes, but for the round trip, which is the same for all of them.
 const LONG_BYTES: f64 = 131_072.0;
 /// So many of the latest messages count, of each way.
 const SAMPLES: usize = 32;
@@ -76,7 +76,8 @@ const FORGOTTEN_NS: u64 = 10 * SECOND_NS;
 ///     // Compressing takes 40 µs, and nothing else takes any longer for four times the bytes.
 ///     let (wire_bytes, compress_ns) = if advice.goes_raw { (10_009, 0) } else { (2_500, 40_000) };
 ///     let took_ns = 100_000 + compress_ns;
-///     let message = Confirmed { begun_len: 10_000, bytes: 10_000, wire_bytes, compress_ns, took_ns };
+///     let (begun_len, bytes, round_trip_ns) = (10_000, 10_000, 90_000);
+///     let message = Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns };
 ///     arms.confirmed(now, 1, &message);
 ///     now = now + took_ns;
 ///     went_raw += u32::from(advice.goes_raw);
@@ -101,6 +102,8 @@ pub struct Confirmed {
     pub compress_ns: u64,
     /// The time from when it was there to when it was known to be confirmed, in nanoseconds.
     pub took_ns: u64,
+    /// What any message takes of that, however short it is: the shortest round trip, in nanoseconds.
+    pub round_trip_ns: u64,
 }
 
 impl Confirmed {
@@ -181,8 +184,9 @@ struct Class {
     is_long: bool,
     compressed: Times,
     raw: Times,
-    /// The averages of what compressing took, and of the lengths.
+    /// The averages of what compressing took, of the round trips, and of the lengths.
     compress_ns: f64,
+    round_trip_ns: f64,
     bytes: f64,
     way: Way,
     /// Compressed messages since the last trial, and how many there have to be before the next.
@@ -199,6 +203,7 @@ impl Default for Class {
             compressed: Times::default(),
             raw: Times::default(),
             compress_ns: 0.0,
+            round_trip_ns: 0.0,
             bytes: 0.0,
             way: Way::Compressed,
             since: 0,
@@ -245,14 +250,21 @@ impl Class {
 
     /// The time of a compressed message of average length, in nanoseconds.
     fn compressed_took_ns(&self) -> f64 {
-        let part = if self.is_long { self.bytes / LONG_BYTES } else { 1.0 };
-        part * self.compressed.took_ns()
+        let took_ns = self.compressed.took_ns();
+        match self.is_long {
+            true => scaled_ns(took_ns, self.round_trip_ns, self.bytes / LONG_BYTES),
+            false => took_ns,
+        }
     }
 
     /// The time of a message as it is compared with that of others, in nanoseconds.
     fn compared_ns(&self, message: &Confirmed) -> u64 {
         match self.is_long {
-            true => (message.took_ns as f64 * LONG_BYTES / message.bytes.max(1) as f64) as u64,
+            true => {
+                let (took_ns, round_trip_ns) =
+                    (message.took_ns as f64, message.round_trip_ns as f64);
+                scaled_ns(took_ns, round_trip_ns, LONG_BYTES / message.bytes.max(1) as f64) as u64
+            }
             false => message.took_ns,
         }
     }
@@ -343,6 +355,7 @@ impl Class {
     fn compressed_confirmed(&mut self, message: &Confirmed) {
         let gain = 1.0 / f64::from(self.compressed.count + 1).min(SAMPLES as f64);
         self.compress_ns += gain * (message.compress_ns as f64 - self.compress_ns);
+        self.round_trip_ns += gain * (message.round_trip_ns as f64 - self.round_trip_ns);
         self.bytes += gain * (message.bytes as f64 - self.bytes);
         self.compressed.push(message, self.compared_ns(message));
         self.since = self.since.saturating_add(1);
@@ -422,6 +435,12 @@ impl Class {
     fn raw_is_as_soon(&self) -> bool {
         self.raw.took_ns() <= BEGIN * self.compressed.took_ns()
     }
+}
+
+/// Returns the time that a message of so many times the bytes would take: a round trip, and so many times more beyond it.
+fn scaled_ns(took_ns: f64, round_trip_ns: f64, times: f64) -> f64 {
+    let round_trip_ns = round_trip_ns.min(took_ns);
+    round_trip_ns + times * (took_ns - round_trip_ns)
 }
 
 /// The latest messages that went one way.

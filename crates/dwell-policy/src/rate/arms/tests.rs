@@ -35,8 +35,9 @@ impl World {
         let advice = self.arms.begin(self.now, connection, 10_000, &report);
         let (wire_bytes, compress_ns) = if advice.goes_raw { (10_009, 0) } else { (2_000, 50_000) };
         let took_ns = self.other_ns + compress_ns + self.carries_ns(wire_bytes);
-        let begun_len = 10_000;
-        let message = Confirmed { begun_len, bytes: 10_000, wire_bytes, compress_ns, took_ns };
+        let (begun_len, bytes, round_trip_ns) = (10_000, 10_000, 50_000);
+        let message =
+            Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns };
         self.now = self.now + took_ns;
         if is_confirmed {
             self.arms.confirmed(self.now, connection, &message);
@@ -172,16 +173,20 @@ fn a_doubt_without_an_answer_ends() {
 /// Messages of which a quarter is left, over a path of so many bytes a second whose transport has no queue: how many of them go as
 /// they are.
 fn raw_of_long(lens: impl Iterator<Item = u64>, rate: f64, path_rate: f64) -> u32 {
+    let round_trip_ns = 50_000;
     let (mut arms, mut now, mut raw) = (Arms::default(), Instant::from_ns(100 * SECOND_NS), 0);
     for len in lens {
         let begun_len = len.min(64 << 10) as usize;
-        let report = LinkReport { round_trip_ns: 50_000, path_rate, ..LinkReport::default() };
+        let report = LinkReport { round_trip_ns, path_rate, ..LinkReport::default() };
         let advice = arms.begin(now, 1, begun_len, &report);
         let (wire_bytes, compress_ns) =
             if advice.goes_raw { (len + 9, 0) } else { (len / 4, 8 * len) };
-        let took_ns = 100_000 + compress_ns + (wire_bytes as f64 * 1e9 / rate) as u64;
+        let took_ns =
+            50_000 + round_trip_ns + compress_ns + (wire_bytes as f64 * 1e9 / rate) as u64;
         now = now + took_ns;
-        let message = Confirmed { begun_len, bytes: len, wire_bytes, compress_ns, took_ns };
+        let bytes = len;
+        let message =
+            Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns };
         arms.confirmed(now, 1, &message);
         raw += u32::from(advice.goes_raw);
     }
@@ -195,6 +200,27 @@ fn long_messages_are_compared_by_their_bytes() {
     assert_eq!(raw_of_long(lens(), 2.5e6, 0.0), 0);
     let fast = raw_of_long(lens(), 1e9, 0.0);
     assert!(fast > 100, "{fast}");
+}
+
+/// A round trip of 20 ms is most of what 70 kB take, and little of a megabyte's time: by their bytes a megabyte as it is seemed to be
+/// three times as fast.
+#[test]
+fn a_round_trip_does_not_make_longer_messages_faster() {
+    let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
+    let (rate, round_trip_ns, begun_len) = (12.5e6, 20 * MS, 64 << 10);
+    arms.advice(now, begun_len);
+    arms.classes[CLASSES - 1].way = Way::Doubted { sent: 0, is_trial: true };
+    for at in 0..2 * u64::from(DOUBTED_COUNTED) {
+        let (bytes, wire_bytes) =
+            if at % 2 == 0 { (1_000_000, 1_000_009) } else { (70_000, 17_000) };
+        let compress_ns = if wire_bytes < bytes { 8 * bytes } else { 0 };
+        let took_ns = round_trip_ns + compress_ns + (wire_bytes as f64 * 1e9 / rate) as u64;
+        now = now + took_ns;
+        let message =
+            Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns };
+        arms.confirmed(now, 1, &message);
+    }
+    assert!(matches!(arms.classes[CLASSES - 1].way, Way::Compressed));
 }
 
 #[test]
@@ -222,6 +248,7 @@ fn what_cannot_be_compressed_says_nothing() {
         wire_bytes: 10_009,
         took_ns: MS,
         compress_ns: 0,
+        round_trip_ns: 50_000,
     };
     for _ in 0..1_000 {
         world.arms.confirmed(world.now, 1, &noise);
