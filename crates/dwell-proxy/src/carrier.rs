@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
+use crate::congestion::{self, Rest};
 use crate::hello::{HELLO_BYTES_MAX, Hello, HelloError};
 use crate::kept::Kept;
 use crate::message::{Message, MessageError};
@@ -127,6 +128,7 @@ pub(crate) struct Carrier {
     pub(crate) peer: SocketAddr,
     /// What its streams have shown of the link, one after another.
     trains: Trains,
+    pauses: Rest,
     /// What is written waits for more.
     is_holding: bool,
     /// What its last stream has left for the next.
@@ -142,8 +144,9 @@ enum Io {
 impl Carrier {
     /// Whose other end has not said its hello yet.
     fn of(io: Io, peer: SocketAddr, ours: &Hello) -> Self {
-        let (rest, trains, is_holding) = (Vec::new(), Trains::default(), false);
-        Self { io, rest, theirs: ours.clone(), peer, trains, is_holding, kept: None }
+        let (rest, trains, pauses) = (Vec::new(), Trains::default(), Rest::default());
+        let (theirs, is_holding, kept) = (ours.clone(), false, None);
+        Self { io, rest, theirs, peer, trains, pauses, is_holding, kept }
     }
 
     /// Connects to an egress.
@@ -346,6 +349,15 @@ impl Carrier {
         Some(crate::tcp_info::link_report(self.tcp().as_fd(), self.is_holding)?.pending_bytes)
     }
 
+    /// Has TCP look for the link's rate as if the connection were new, if nothing is on its way.
+    fn begin_again(&self) {
+        if self.pending_bytes() == Some(0)
+            && let Err(error) = congestion::begin_again(self.tcp())
+        {
+            tracing::debug!("a connection goes on with what it found of the link: {error}");
+        }
+    }
+
     fn tcp(&self) -> &TcpStream {
         match &self.io {
             Io::Plain(tcp) => tcp,
@@ -394,6 +406,9 @@ impl AsyncWrite for Carrier {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if self.pauses.writes(crate::clock::now()) {
+            self.begin_again();
+        }
         let wrote = match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Io::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
@@ -454,10 +469,11 @@ pub(crate) fn tune(tcp: &TcpStream, between_proxies: bool) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    async fn pair() -> (Carrier, TcpStream) {
+    /// A connection, and its other end.
+    pub(crate) async fn pair() -> (Carrier, TcpStream) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (far, peer) = listener.accept().await.unwrap();

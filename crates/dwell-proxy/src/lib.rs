@@ -26,6 +26,7 @@ mod client;
 mod clock;
 mod compress;
 mod config;
+mod congestion;
 pub mod datagrams;
 mod egress;
 mod engine;

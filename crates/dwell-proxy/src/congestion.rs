@@ -1,0 +1,96 @@
+//! What TCP has found of a link, and when that is out of date.
+//!
+//! BBR goes on with the rate that it has found last, however long ago, and finds more in steps of a quarter. For a connection that was
+//! one of eight when much was sent, and is alone now, that is an eighth of the link: the first megabyte takes longer than over a new
+//! connection, which looks for the rate by doubling. So one that had nothing to send for a while looks for it as if it were new.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use dwell_base::Instant;
+use dwell_base::time::MILLI_NS;
+use socket2::{Domain, SockRef, Socket, Type};
+
+/// What was found is out of date after so long without anything to send, in nanoseconds.
+const REST_NS: u64 = 500 * MILLI_NS;
+/// What begins again so.
+const BBR: &[u8] = b"bbr";
+/// What any program may have instead, and has no state.
+const RENO: &[u8] = b"reno";
+
+/// The pauses of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rest {
+    wrote_at: Option<Instant>,
+}
+
+impl Rest {
+    /// Something is written. Returns true if nothing was for so long before that what was found of the link is out of date.
+    pub(crate) fn writes(&mut self, now: Instant) -> bool {
+        let before = self.wrote_at.replace(now);
+        before.is_some_and(|at| now.since_ns(at) >= REST_NS)
+    }
+}
+
+/// Has TCP look for the link's rate again, if it is BBR that has found it.
+pub(crate) fn begin_again(socket: &impl AsFd) -> io::Result<()> {
+    let Some(usual) = usual_bbr() else { return Ok(()) };
+    let socket = SockRef::from(socket);
+    if name(&socket.tcp_congestion()?) == usual {
+        // To set what it has changes nothing.
+        socket.set_tcp_congestion(RENO)?;
+        socket.set_tcp_congestion(usual)?;
+    }
+    Ok(())
+}
+
+/// Returns the name of what connections here have, if that is BBR and may be given to them.
+fn usual_bbr() -> Option<&'static [u8]> {
+    static USUAL: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    let look = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
+        let usual = name(&socket.tcp_congestion().ok()?).to_vec();
+        let may_change = usual.starts_with(BBR)
+            && socket.set_tcp_congestion(RENO).is_ok()
+            && socket.set_tcp_congestion(&usual).is_ok();
+        may_change.then_some(usual)
+    };
+    USUAL.get_or_init(look).as_deref()
+}
+
+/// The kernel fills it up with zeros.
+fn name(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_begins_again_after_a_pause_and_not_before() {
+        let at = |ms: u64| Instant::from_ns(ms * MILLI_NS);
+        let mut rest = Rest::default();
+        let writes =
+            [1_000, 1_001, 1_500, 2_000, 2_499, 3_500, 3_501].map(|ms| rest.writes(at(ms)));
+        assert_eq!(writes, [false, false, false, true, false, true, false]);
+    }
+
+    #[test]
+    fn what_begins_again_is_as_it_was_and_goes_on() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let before = SockRef::from(&near).tcp_congestion().unwrap();
+        for _ in 0..3 {
+            near.write_all(&[1; 20_000]).unwrap();
+            far.read_exact(&mut [0; 20_000]).unwrap();
+            begin_again(&near).unwrap();
+        }
+        assert_eq!(SockRef::from(&near).tcp_congestion().unwrap(), before);
+    }
+}
