@@ -224,10 +224,7 @@ impl Running {
         };
         match opened {
             Ok((local, bound)) => {
-                // An ingress by which each stream stands alone asks to keep none, and then none learns from another here.
-                let allows = opening.goes_on || opening.is_kept;
-                let client = opening.client.map(|(client, _)| (client.ip(), None));
-                let topic = self.engine.topic(client, &opening.target).filter(|_| allows);
+                let topic = self.engine.topics.of_opening(opening);
                 let mut prepared = self.engine.prepare(carrier, &[], topic, |_| opening.goes_on);
                 let (mut is_held, mut is_kept) = (false, false);
                 if let (true, Ok(prepared)) = (opening.is_held, &mut prepared) {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::clock;
 use crate::compress::CompressorPool;
 use crate::config::{Common, ConfigError, EarlierStreams};
 use crate::hello::{Hello, Purpose};
-use crate::kept::{Kept, Whose};
+use crate::kept::{Kept, Topics, Whose};
 use crate::local::Local;
 use crate::memory::Memory;
 use crate::metrics::{Metrics, Present};
@@ -144,6 +144,7 @@ pub(crate) struct Engine {
     memory: Memory,
     /// Tells parties apart that share the memory.
     parties: RandomState,
+    pub(crate) topics: Topics,
     started: dwell_base::Instant,
     /// True if system calls are filtered.
     confined: bool,
@@ -172,6 +173,7 @@ impl Engine {
             stalls: Stalls::new(stall_ns),
             memory: Memory::new(&common.limits),
             parties: RandomState::new(),
+            topics: Topics::new(common.compressing.earlier),
             started: clock::now(),
             confined,
             complained: Mutex::new(None),
@@ -295,20 +297,6 @@ impl Engine {
             return Err(io::Error::other("a client sent too much before it was answered"));
         }
         Ok(Prepared { sender, receiver, history, goes_on, is_kept: false, whose: None, topic })
-    }
-
-    /// Returns what a stream is about, if that is to be known: streams of one client, of the same name if it was asked for one, to one
-    /// target learn from each other what codecs bring.
-    pub(crate) fn topic(
-        &self,
-        client: Option<(IpAddr, Option<&[u8]>)>,
-        target: &Target,
-    ) -> Option<u64> {
-        match (self.common.compressing.earlier, client) {
-            (EarlierStreams::None, _) | (EarlierStreams::Client, None) => None,
-            (EarlierStreams::Client, Some(client)) => Some(self.parties.hash_one((client, target))),
-            (EarlierStreams::All, _) => Some(self.parties.hash_one(target)),
-        }
     }
 
     /// Makes a sender to an end that says `theirs`.

@@ -476,7 +476,7 @@ impl Running {
         }
         let early = client.as_ref().map_or(&[][..], |client| &client.early[..]);
         let from = client.as_ref().map(|client| (client.from.ip(), client.user.as_deref()));
-        let topic = self.engine.topic(from, &opening.target);
+        let topic = self.engine.topics.of(from, &opening.target);
         let goes_on = |kept: &Kept| !opening.is_datagrams && kept.whose.as_ref() == whose;
         let mut prepared =
             self.engine.prepare(&mut carrier, early, topic, goes_on).map_err(CarrierError::Io)?;
