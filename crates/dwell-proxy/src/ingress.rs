@@ -323,7 +323,7 @@ impl Running {
         let Opened { mut carrier, prepared, .. } = opened;
         let is_over = self.engine.stream(local, about, Ok(prepared), &mut carrier).await;
         if is_over && self.pool.size() > 0 {
-            self.pool.put(carrier);
+            self.pool.give_back(carrier);
         }
     }
 
@@ -547,9 +547,11 @@ impl Running {
         let turn = turn.ok_or(CarrierError::Expired)?;
         let time = self.engine.common.limits.handshake;
         let tls = self.fresh().tls;
+        let begun = Instant::now();
         let made = Carrier::connect(&self.egress, tls, &self.engine.hello, time).await;
         match &made {
             Ok(_) => {
+                self.pool.made(begun.elapsed());
                 turn.succeeded();
                 self.engine.metrics.connections_made.add(1);
             }

@@ -28,8 +28,20 @@ const UNUSED_SIZE: usize = 2;
 /// each request that was a handshake for each of them, whose bytes the answers then waited for.
 const SHORT_TIME: Duration = Duration::from_secs(1);
 
+/// Or for this time, if none has come back in it: then the streams that have them last, and the next ones would wait for handshakes of
+/// their own. And as long as it takes to make one, which is some round trips more than to come back.
+const SILENT_TIME: Duration = Duration::from_millis(250);
+
 /// The pool is tidied this often.
 const TIDY: Duration = Duration::from_secs(15);
+
+/// What is known of how soon connections come back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Returns {
+    last: Option<Instant>,
+    /// The time that it took to make the latest one.
+    making: Duration,
+}
 
 /// Connections that wait for a stream, the latest last.
 #[derive(Debug)]
@@ -43,6 +55,7 @@ pub(crate) struct Pool {
     used_at: Mutex<Instant>,
     /// The time since which fewer are ready than half of them.
     short_since: Mutex<Option<Instant>>,
+    returns: Mutex<Returns>,
     came: Notify,
     /// One was taken, so that there is room for another one.
     taken: Notify,
@@ -58,6 +71,7 @@ impl Pool {
             lent: Counter::default(),
             used_at: Mutex::new(Instant::now()),
             short_since: Mutex::default(),
+            returns: Mutex::default(),
             came: Notify::new(),
             taken: Notify::new(),
         }
@@ -107,14 +121,18 @@ impl Pool {
             *since = None;
             return spare;
         }
-        let is_lasting = now >= *since.get_or_insert(now) + SHORT_TIME;
+        let since = *since.get_or_insert(now);
+        let Returns { last, making } = *self.returns();
+        let silent_since = last.map_or(since, |last| last.max(since));
+        let silent_time = making.clamp(SILENT_TIME, SHORT_TIME);
+        let is_lasting = now >= since + SHORT_TIME || now >= silent_since + silent_time;
         if is_lasting { spare.max(short) } else { spare }
     }
 
     /// The time in which it is to be looked again whether some are missing.
     pub(crate) fn next_look(&self) -> Duration {
         match *self.short_since.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(_) => SHORT_TIME / 4,
+            Some(_) => SILENT_TIME / 2,
             None => TIDY,
         }
     }
@@ -160,6 +178,25 @@ impl Pool {
     /// Waits until one is taken, or a stream ends.
     pub(crate) async fn taken(&self) {
         self.taken.notified().await;
+    }
+
+    fn returns(&self) -> MutexGuard<'_, Returns> {
+        self.returns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that making one took so long.
+    pub(crate) fn made(&self, time: Duration) {
+        self.returns().making = time;
+    }
+
+    /// Notes that a stream has done with its connection, and keeps that.
+    pub(crate) fn give_back(&self, carrier: Carrier) {
+        self.came_back(Instant::now());
+        self.put(carrier);
+    }
+
+    fn came_back(&self, now: Instant) {
+        self.returns().last = Some(now);
     }
 
     /// Keeps a connection whose stream has finished, if there is room for it, or somebody waits for
@@ -221,9 +258,30 @@ mod tests {
         let many: Vec<_> = (0..100).map(|_| pool.lend()).collect();
         let now = Instant::now();
         assert_eq!(pool.missing_at(now), 0, "they may come back");
+        // As they do, if not all of them.
+        for ms in (100..1_000).step_by(100) {
+            assert_eq!(pool.missing_at(now + Duration::from_millis(ms)), 0);
+            pool.came_back(now + Duration::from_millis(ms));
+        }
         assert_eq!(pool.missing_at(now + SHORT_TIME), 8);
         drop((few, many));
         assert_eq!(pool.missing(), 16);
+    }
+
+    /// A burst of streams that last, and then another one.
+    #[test]
+    fn where_none_comes_back_others_are_made_sooner() {
+        let pool = Pool::new(16);
+        let _burst: Vec<_> = (0..20).map(|_| pool.lend()).collect();
+        let now = Instant::now();
+        assert_eq!(pool.missing_at(now), 0);
+        assert_eq!(pool.missing_at(now + SILENT_TIME), 8);
+        // Not while they can't be back yet.
+        pool.made(2 * SILENT_TIME);
+        assert_eq!(pool.missing_at(now + SILENT_TIME), 0);
+        assert_eq!(pool.missing_at(now + 2 * SILENT_TIME), 8);
+        pool.made(10 * SHORT_TIME);
+        assert_eq!(pool.missing_at(now + SHORT_TIME), 8);
     }
 
     #[test]
