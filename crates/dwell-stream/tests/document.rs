@@ -72,7 +72,9 @@ fn the_examples_are_what_they_are_said_to_be() {
         ("long-unit", (&dwell, Ok(()))),
     ]);
     let mut examples = examples();
-    examples.retain(|title, _| !title.starts_with("refused ") && *title != "going-on");
+    // One is several streams, and one has messages around them, which are dwell-proxy's.
+    examples
+        .retain(|title, _| !title.starts_with("refused ") && !["going-on", "head"].contains(title));
     assert!(examples.keys().eq(expected.keys()), "{:?}", examples.keys());
     for (title, wire) in examples {
         let (data, result) = &expected[title];

@@ -372,15 +372,24 @@ async fn receive_all<F: FnMut(&Progress)>(
         return complete(carrier, writer, meter).await;
     };
     receive_stream(carrier, writer, (context, &mut *meter), drops).await?;
-    let rest = tokio::time::timeout(SILENCE_MAX, carrier.read_message()).await;
-    match (rest.map_err(|_| CarrierError::Expired)??, drops) {
-        (Message::Rest(Rest::Nothing), false) => {}
-        (Message::Rest(Rest::GoesOn), false) | (Message::Rest(Rest::Again), true) => {
-            receive_stream(carrier, writer, (context, &mut *meter), false).await?;
-        }
-        _ => return Err(CarrierError::Message(MessageError::Body).into()),
+    if has_rest(carrier, drops, SILENCE_MAX).await? {
+        receive_stream(carrier, writer, (context, &mut *meter), false).await?;
     }
     complete(carrier, writer, meter).await
+}
+
+/// Reads whether another stream follows a head, which the sender says within this time. `drops` if the head does not count.
+async fn has_rest(
+    carrier: &mut Carrier,
+    drops: bool,
+    silence: Duration,
+) -> Result<bool, CarrierError> {
+    let rest = tokio::time::timeout(silence, carrier.read_message()).await;
+    match (rest.map_err(|_| CarrierError::Expired)??, drops) {
+        (Message::Rest(Rest::Nothing), false) => Ok(false),
+        (Message::Rest(Rest::GoesOn), false) | (Message::Rest(Rest::Again), true) => Ok(true),
+        _ => Err(CarrierError::Message(MessageError::Body)),
+    }
 }
 
 /// Hands a stream to the writer, or drops it.
@@ -624,4 +633,35 @@ fn write(
         }
     }
     Outcome::Abandoned(sink.give_up())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::carrier::tests::pair;
+
+    #[tokio::test]
+    async fn what_follows_a_head_is_said_in_time_and_fits_to_it() {
+        use Rest::{Again, GoesOn, Nothing};
+        let (mut carrier, mut far) = pair().await;
+        let silence = Duration::from_millis(50);
+        let silent = has_rest(&mut carrier, false, silence).await;
+        assert!(matches!(silent, Err(CarrierError::Expired)), "{silent:?}");
+        for (rest, drops, expected) in [
+            (Nothing, false, Some(false)),
+            (GoesOn, false, Some(true)),
+            (Again, true, Some(true)),
+            (Nothing, true, None),
+            (GoesOn, true, None),
+            (Again, false, None),
+        ] {
+            far.write_all(&Message::Rest(rest).encode()).await.unwrap();
+            let found = has_rest(&mut carrier, drops, SILENCE_MAX).await;
+            assert_eq!(found.ok(), expected, "{rest:?} {drops}");
+        }
+        far.write_all(&Message::Alive.encode()).await.unwrap();
+        assert!(has_rest(&mut carrier, false, SILENCE_MAX).await.is_err());
+    }
 }

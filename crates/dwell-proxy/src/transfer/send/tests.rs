@@ -181,9 +181,22 @@ fn a_receiver_is_sent_the_version_that_it_knows() {
     assert_eq!(versions_for(without(3), false, "version-2"), [2]);
 }
 
-/// It takes all that comes, hands it out stream by stream, and answers when it has seen the first bytes.
-fn received(stream: &mut TcpStream, hello: &Hello, asks: bool) -> (Vec<Vec<u8>>, Option<Rest>) {
+/// A receiver.
+#[derive(Clone, Copy)]
+struct Receiving {
+    features: u8,
+    asks: bool,
+    /// It answers when it has seen all of the first stream, or only the first bytes.
+    answers_late: bool,
+}
+
+/// It takes all that comes, and hands it out stream by stream.
+fn received(stream: &mut TcpStream, hello: &Hello, how: Receiving) -> (Vec<Vec<u8>>, Option<Rest>) {
     use dwell_stream::{Decompressors, Limits, Receiver};
+    let answer = |stream: &mut TcpStream| {
+        stream.write_all(&hello.encode()).unwrap();
+        say(stream, &Message::Accept { asks: how.asks, window_log2: 20 });
+    };
     let mut bytes = Vec::new();
     let more = |stream: &mut TcpStream, bytes: &mut Vec<u8>| {
         let mut piece = [0; 65_536];
@@ -194,8 +207,9 @@ fn received(stream: &mut TcpStream, hello: &Hello, asks: bool) -> (Vec<Vec<u8>>,
     while bytes.len() < 200 {
         more(stream, &mut bytes);
     }
-    stream.write_all(&hello.encode()).unwrap();
-    say(stream, &Message::Accept { asks, window_log2: 20 });
+    if !how.answers_late {
+        answer(stream);
+    }
     let (_, used) = Hello::decode(&bytes).unwrap().unwrap();
     bytes.drain(..used);
     let (offer, used) = Message::decode(&bytes).unwrap().unwrap();
@@ -217,6 +231,9 @@ fn received(stream: &mut TcpStream, hello: &Hello, asks: bool) -> (Vec<Vec<u8>>,
             receiver.consume(receiver.data().len());
         }
         streams.push(data);
+        if how.answers_late && streams.len() == 1 {
+            answer(stream);
+        }
         if hello.features & Hello::HEADS == 0 || streams.len() == 2 {
             return (streams, rest);
         }
@@ -228,28 +245,23 @@ fn received(stream: &mut TcpStream, hello: &Hello, asks: bool) -> (Vec<Vec<u8>>,
         };
         bytes.drain(..used);
         rest = Some(said);
-        if said == Rest::Nothing {
-            return (streams, rest);
+        match said {
+            Rest::Nothing => return (streams, rest),
+            // Whatever it asks, nothing is there.
+            Rest::Again => say(stream, &Message::Have(Have::Nothing)),
+            Rest::GoesOn => {}
         }
     }
 }
 
-/// What comes through, and what is said behind the head, with a receiver of these features.
-fn through(features: u8, asks: bool, name: &str) -> (Vec<Vec<u8>>, Option<Rest>) {
-    let data = Data::new(name, 3 << 20);
+/// What comes through of a file of this length, and what is said behind the head.
+fn through(how: Receiving, len: usize, name: &str) -> (Vec<Vec<u8>>, Option<Rest>) {
+    let data = Data::new(name, len);
     let (found, streams) = std::sync::mpsc::channel();
     let result = sent(&data, SILENCE_MAX, move |mut stream| {
         let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "").with_window(20);
-        let hello = Hello { features, ..hello };
-        if asks {
-            // Whatever it asks, nothing is there.
-            let mut answers = stream.try_clone().unwrap();
-            thread::spawn(move || {
-                thread::sleep(Duration::from_millis(300));
-                say(&mut answers, &Message::Have(Have::Nothing));
-            });
-        }
-        found.send(received(&mut stream, &hello, asks)).unwrap();
+        let hello = Hello { features: how.features, ..hello };
+        found.send(received(&mut stream, &hello, how)).unwrap();
         say(&mut stream, &Message::Done { left_out: 0, kept: 0 });
         Some(stream)
     });
@@ -260,20 +272,93 @@ fn through(features: u8, asks: bool, name: &str) -> (Vec<Vec<u8>>, Option<Rest>)
 #[test]
 fn a_head_goes_on_or_does_not_count() {
     // What comes before has the names and times of the files, which differ.
-    let tail = |records: &[u8]| records[records.len() - 3_000_000..].to_vec();
+    let tail = |records: &[u8], len: usize| records[records.len() - len..].to_vec();
+    let knows = Hello::OPENING | Hello::HEADS;
+    let how = Receiving { features: knows, asks: false, answers_late: false };
     // It knows no heads: all of it is one.
-    let (whole, rest) = through(Hello::OPENING, false, "head-unknown");
+    let unknown = Receiving { features: Hello::OPENING, ..how };
+    let (whole, rest) = through(unknown, LONG, "head-unknown");
     assert_eq!((whole.len(), rest), (1, None));
-    let whole = tail(&whole[0]);
-    let features = Hello::OPENING | Hello::HEADS;
-    let (parts, rest) = through(features, false, "head-goes-on");
-    match rest {
-        Some(Rest::GoesOn) => assert_eq!(parts.len(), 2),
-        // It was sent before the answer had come.
-        other => assert_eq!((other, parts.len()), (Some(Rest::Nothing), 1)),
-    }
-    assert!(tail(&parts.concat()) == whole);
-    let (parts, rest) = through(features, true, "head-is-dropped");
+    let whole = tail(&whole[0], LONG);
+    // The answer comes before all of it is on its way.
+    let (parts, rest) = through(how, LONG, "head-goes-on");
+    assert_eq!((parts.len(), rest), (2, Some(Rest::GoesOn)));
+    assert!(tail(&parts.concat(), LONG) == whole);
+    let (parts, rest) = through(Receiving { asks: true, ..how }, LONG, "head-is-dropped");
     assert_eq!((parts.len(), rest), (2, Some(Rest::Again)));
-    assert!(tail(&parts[1]) == whole);
+    assert!(tail(&parts[1], LONG) == whole);
+    // And after that: then nothing follows, or all of it again.
+    let (short, late) = (3 << 20, Receiving { answers_late: true, ..how });
+    let whole = tail(&through(unknown, short, "head-unknown-short").0[0], short);
+    let (parts, rest) = through(late, short, "head-is-all");
+    assert_eq!((parts.len(), rest), (1, Some(Rest::Nothing)));
+    assert!(tail(&parts[0], short) == whole);
+    let (parts, rest) = through(Receiving { asks: true, ..late }, short, "head-was-all");
+    assert_eq!((parts.len(), rest), (2, Some(Rest::Again)));
+    assert!(tail(&parts[1], short) == whole);
+}
+
+/// What takes long is not begun before it is known what is there.
+#[test]
+fn what_is_longer_than_64_mib_waits_for_the_answer() {
+    for (len, expected) in [((64 << 20) + 1, false), (64 << 20, true)] {
+        let data = Data::new(&format!("head-{expected}"), 0);
+        // Nothing is on the disk.
+        fs::File::options().write(true).open(&data.0).unwrap().set_len(len).unwrap();
+        let (found, is_eager) = std::sync::mpsc::channel();
+        let result = sent(&data, SILENCE_MAX, move |mut stream| {
+            let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+            let offer = loop {
+                let len = stream.read(&mut piece).unwrap();
+                assert!(len > 0, "no offer came");
+                bytes.extend_from_slice(&piece[..len]);
+                let Some((_, used)) = Hello::decode(&bytes).unwrap() else { continue };
+                if let Some((message, _)) = Message::decode(&bytes[used..]).unwrap() {
+                    break message;
+                }
+            };
+            let Message::Offer(offer) = offer else { panic!("{offer:?}") };
+            found.send(offer.is_eager).unwrap();
+            stream
+                .write_all(&Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "").encode())
+                .unwrap();
+            say(&mut stream, &Message::Refused(Reason::Other, "that will do".to_owned()));
+            Some(stream)
+        });
+        assert!(result.is_err());
+        assert_eq!(is_eager.recv().unwrap(), expected, "{len}");
+    }
+}
+
+/// The example of the document, as a receiver reads it.
+#[test]
+fn a_head_is_as_the_document_has_it() {
+    use dwell_stream::{Decompressors, Limits, Receiver};
+    let document = include_str!("../../../../../docs/stream-wire.md");
+    let (_, behind) = document.split_once("```hex head\n").unwrap();
+    let (block, _) = behind.split_once("```").unwrap();
+    let bytes = block.lines().flat_map(|line| line.split('#').next().unwrap().split_whitespace());
+    let bytes: Vec<u8> = bytes.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let mut rest = &bytes[..];
+    let message = |rest: &mut &[u8]| {
+        let (message, used) = Message::decode(rest).unwrap().unwrap();
+        assert_eq!(message.encode(), rest[..used]);
+        *rest = &rest[used..];
+        message
+    };
+    let stream = |rest: &mut &[u8]| {
+        let (mut receiver, mut decompress) =
+            (Receiver::new(Limits::in_order()), Decompressors::new());
+        let taken = receiver.feed(rest, &mut decompress).unwrap();
+        *rest = &rest[taken..];
+        assert_eq!(receiver.end(), Ok(()));
+        receiver.data().to_vec()
+    };
+    let Message::Offer(offer) = message(&mut rest) else { panic!("no offer") };
+    assert!(offer.is_eager && !offer.is_short() && offer.is_worth_a_head(), "{offer:?}");
+    assert_eq!((offer.name.as_str(), offer.bytes, offer.files), ("a", Some(2_000_000), 1));
+    let head = stream(&mut rest);
+    assert_eq!(message(&mut rest), Message::Rest(Rest::GoesOn));
+    assert_eq!([head, stream(&mut rest)], [b"he".to_vec(), b"llo".to_vec()]);
+    assert!(rest.is_empty());
 }
