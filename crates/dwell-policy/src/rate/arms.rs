@@ -250,10 +250,15 @@ impl Class {
 
     /// The time of a compressed message of average length, in nanoseconds.
     fn compressed_took_ns(&self) -> f64 {
-        let took_ns = self.compressed.took_ns();
+        self.at_average_ns(self.compressed.took_ns())
+    }
+
+    /// The time of a message of average length, if messages as they are compared take so long, in nanoseconds. (How many times as long
+    /// one way takes is that of such a message: of a short one a round trip is so much that it hides the rest.)
+    fn at_average_ns(&self, compared_ns: f64) -> f64 {
         match self.is_long {
-            true => scaled_ns(took_ns, self.round_trip_ns, self.bytes / LONG_BYTES),
-            false => took_ns,
+            true => scaled_ns(compared_ns, self.round_trip_ns, self.bytes / LONG_BYTES),
+            false => compared_ns,
         }
     }
 
@@ -364,7 +369,8 @@ impl Class {
 
     fn raw_confirmed(&mut self, connection: u64, message: &Confirmed) {
         let compared_ns = self.compared_ns(message);
-        let (took_ns, compressed_ns) = (compared_ns as f64, self.compressed.took_ns());
+        let (took_ns, compressed_ns) =
+            (self.at_average_ns(compared_ns as f64), self.compressed_took_ns());
         match &mut self.way {
             // It could not be compressed: that says nothing of others.
             Way::Compressed => {}
@@ -386,7 +392,7 @@ impl Class {
                 *row = if took_ns > ROW * compressed_ns + ROW_NS { *row + 1 } else { 0 };
                 let is_another = *row >= ROW_MAX;
                 self.raw.push(message, compared_ns);
-                if is_another || self.raw.took_ns() > END * compressed_ns {
+                if is_another || self.at_average_ns(self.raw.took_ns()) > END * compressed_ns {
                     self.doubt(false);
                 }
             }
@@ -433,7 +439,7 @@ impl Class {
     }
 
     fn raw_is_as_soon(&self) -> bool {
-        self.raw.took_ns() <= BEGIN * self.compressed.took_ns()
+        self.at_average_ns(self.raw.took_ns()) <= BEGIN * self.compressed_took_ns()
     }
 }
 
