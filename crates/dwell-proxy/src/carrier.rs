@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::congestion::{self, Rest};
+use crate::congestion::{self, Pauses};
 use crate::hello::{HELLO_BYTES_MAX, Hello, HelloError};
 use crate::kept::Kept;
 use crate::message::{Message, MessageError};
@@ -128,7 +128,7 @@ pub(crate) struct Carrier {
     pub(crate) peer: SocketAddr,
     /// What its streams have shown of the link, one after another.
     trains: Trains,
-    pauses: Rest,
+    pauses: Pauses,
     /// What is written waits for more.
     is_holding: bool,
     /// What its last stream has left for the next.
@@ -144,7 +144,7 @@ enum Io {
 impl Carrier {
     /// Whose other end has not said its hello yet.
     fn of(io: Io, peer: SocketAddr, ours: &Hello) -> Self {
-        let (rest, trains, pauses) = (Vec::new(), Trains::default(), Rest::default());
+        let (rest, trains, pauses) = (Vec::new(), Trains::default(), Pauses::default());
         let (theirs, is_holding, kept) = (ours.clone(), false, None);
         Self { io, rest, theirs, peer, trains, pauses, is_holding, kept }
     }
@@ -350,8 +350,12 @@ impl Carrier {
     }
 
     /// Has TCP look for the link's rate as if the connection were new, if nothing is on its way.
-    fn begin_again(&self) {
-        if self.pending_bytes() == Some(0)
+    fn begin_again(&self, pause_ns: u64) {
+        let report = crate::tcp_info::link_report(self.tcp().as_fd(), self.is_holding);
+        let is_due = |report: LinkReport| {
+            report.pending_bytes == 0 && congestion::is_out_of_date(pause_ns, report.round_trip_ns)
+        };
+        if report.is_some_and(is_due)
             && let Err(error) = congestion::begin_again(self.tcp())
         {
             tracing::debug!("a connection goes on with what it found of the link: {error}");
@@ -406,8 +410,8 @@ impl AsyncWrite for Carrier {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.pauses.writes(crate::clock::now()) {
-            self.begin_again();
+        if let Some(pause_ns) = self.pauses.writes(crate::clock::now()) {
+            self.begin_again(pause_ns);
         }
         let wrote = match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),

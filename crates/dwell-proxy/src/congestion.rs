@@ -12,8 +12,10 @@ use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
 use socket2::{Domain, SockRef, Socket, Type};
 
-/// What was found is out of date after so long without anything to send, in nanoseconds.
-const REST_NS: u64 = 500 * MILLI_NS;
+/// What was found is out of date after so long without anything to send, in nanoseconds, ...
+const PAUSE_NS: u64 = 500 * MILLI_NS;
+/// ... and so many round trips: over a long path who waits for an answer before he goes on makes no pause.
+const PAUSE_ROUND_TRIPS: u64 = 10;
 /// What begins again so.
 const BBR: &[u8] = b"bbr";
 /// What any program may have instead, and has no state.
@@ -21,16 +23,22 @@ const RENO: &[u8] = b"reno";
 
 /// The pauses of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct Pauses {
     wrote_at: Option<Instant>,
 }
 
-impl Rest {
-    /// Something is written. Returns true if nothing was for so long before that what was found of the link is out of date.
-    pub(crate) fn writes(&mut self, now: Instant) -> bool {
-        let before = self.wrote_at.replace(now);
-        before.is_some_and(|at| now.since_ns(at) >= REST_NS)
+impl Pauses {
+    /// Something is written. Returns for how long nothing was before, in nanoseconds, if that may be so long that what was found of
+    /// the link is out of date.
+    pub(crate) fn writes(&mut self, now: Instant) -> Option<u64> {
+        let before = self.wrote_at.replace(now)?;
+        Some(now.since_ns(before)).filter(|pause_ns| *pause_ns >= PAUSE_NS)
     }
+}
+
+/// Returns true if what was found of a link with this round trip is out of date after such a pause.
+pub(crate) fn is_out_of_date(pause_ns: u64, round_trip_ns: u64) -> bool {
+    pause_ns >= PAUSE_NS.max(PAUSE_ROUND_TRIPS.saturating_mul(round_trip_ns))
 }
 
 /// Has TCP look for the link's rate again, if it is BBR that has found it.
@@ -74,10 +82,20 @@ mod tests {
     #[test]
     fn a_connection_begins_again_after_a_pause_and_not_before() {
         let at = |ms: u64| Instant::from_ns(ms * MILLI_NS);
-        let mut rest = Rest::default();
-        let writes =
-            [1_000, 1_001, 1_500, 2_000, 2_499, 3_500, 3_501].map(|ms| rest.writes(at(ms)));
-        assert_eq!(writes, [false, false, false, true, false, true, false]);
+        let mut pauses = Pauses::default();
+        let writes = [1_000, 1_001, 1_500, 2_000, 2_499, 3_500, 3_501]
+            .map(|ms| pauses.writes(at(ms)).map(|pause_ns| pause_ns / MILLI_NS));
+        assert_eq!(writes, [None, None, None, Some(500), None, Some(1_001), None]);
+    }
+
+    #[test]
+    fn who_waits_for_answers_over_a_long_path_makes_no_pause() {
+        let is_due = |pause_ms: u64, round_trip_ms: u64| {
+            is_out_of_date(pause_ms * MILLI_NS, round_trip_ms * MILLI_NS)
+        };
+        assert!(is_due(500, 20) && is_due(500, 50) && !is_due(499, 0));
+        assert!(!is_due(620, 600) && is_due(6_000, 600));
+        assert!(!is_out_of_date(u64::MAX - 1, u64::MAX));
     }
 
     #[test]
