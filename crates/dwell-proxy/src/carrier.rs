@@ -358,7 +358,7 @@ impl Carrier {
         if report.is_some_and(is_due)
             && let Err(error) = congestion::begin_again(self.tcp())
         {
-            tracing::debug!("a connection goes on with what it found of the link: {error}");
+            tracing::debug!("a connection can't look for the rate of its link again: {error}");
         }
     }
 

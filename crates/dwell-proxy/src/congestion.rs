@@ -43,28 +43,31 @@ pub(crate) fn is_out_of_date(pause_ns: u64, round_trip_ns: u64) -> bool {
 
 /// Has TCP look for the link's rate again, if it is BBR that has found it.
 pub(crate) fn begin_again(socket: &impl AsFd) -> io::Result<()> {
-    let Some(usual) = usual_bbr() else { return Ok(()) };
+    let Some(usual) = usual_bbr()? else { return Ok(()) };
     let socket = SockRef::from(socket);
     if name(&socket.tcp_congestion()?) == usual {
         // To set what it has changes nothing.
         socket.set_tcp_congestion(RENO)?;
-        socket.set_tcp_congestion(usual)?;
+        let has_reno =
+            |error: io::Error| io::Error::new(error.kind(), format!("it has reno now: {error}"));
+        socket.set_tcp_congestion(usual).map_err(has_reno)?;
     }
     Ok(())
 }
 
-/// Returns the name of what connections here have, if that is BBR and may be given to them.
-fn usual_bbr() -> Option<&'static [u8]> {
+/// Returns the name of what connections here have, if that is BBR and may be given to them. That is looked at until it is known: a
+/// process that has no descriptor left at that moment must not do without for ever.
+fn usual_bbr() -> io::Result<Option<&'static [u8]>> {
     static USUAL: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    let look = || {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
-        let usual = name(&socket.tcp_congestion().ok()?).to_vec();
-        let may_change = usual.starts_with(BBR)
-            && socket.set_tcp_congestion(RENO).is_ok()
-            && socket.set_tcp_congestion(&usual).is_ok();
-        may_change.then_some(usual)
-    };
-    USUAL.get_or_init(look).as_deref()
+    if let Some(usual) = USUAL.get() {
+        return Ok(usual.as_deref());
+    }
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    let usual = name(&socket.tcp_congestion()?).to_vec();
+    let may_change = usual.starts_with(BBR)
+        && socket.set_tcp_congestion(RENO).is_ok()
+        && socket.set_tcp_congestion(&usual).is_ok();
+    Ok(USUAL.get_or_init(|| may_change.then_some(usual)).as_deref())
 }
 
 /// The kernel fills it up with zeros.
