@@ -32,8 +32,11 @@ const WEIGHTS: Bytes<f64> = Bytes { read: 1.0, sent: 4.0, received: 4.0, deliver
 const SENT_PART: f64 = 0.8;
 /// What it costs, in nanoseconds, before anything was measured.
 const RAW_NS: f64 = 6.0;
-/// A window says what raw bytes cost if so few were compressed, and what compressed ones cost if so many were.
-const RAW_PART_MAX: f64 = 0.1;
+/// A window says what bytes of one kind cost if there were so few of the other.
+const OTHER_PART_MAX: f64 = 0.1;
+/// What was learned of a kind so many windows ago counts for what it is worth then, and no less after longer.
+const AGE_MAX: i32 = 3;
+/// A window says what codecs leave if so many were compressed.
 const COMPRESSED_PART_MIN: f64 = 0.5;
 /// The processor is what packets wait for if it was withheld for this part of the time.
 const WITHHELD_MIN: f64 = 0.01;
@@ -106,6 +109,8 @@ struct Load {
     /// What its codec costs and leaves, by windows in which most of what came was compressed: a little that is compressed
     /// costs more.
     codec: Option<CodecPoint>,
+    /// The windows since that was learned, the present one among them.
+    codec_age: i32,
     limit: Option<CpuLimit>,
 }
 
@@ -127,6 +132,9 @@ pub(super) struct Processors {
     /// with it, as far as that is known; and what is left of the available ones beside what comes in.
     raw_ns: Option<f64>,
     compressed_ns: Option<f64>,
+    /// The windows since that of either was learned, the present one among them.
+    raw_age: i32,
+    compressed_age: i32,
     /// What the codecs of all peers cost and left in the windows that say what a compressed byte costs.
     codec: Option<CodecPoint>,
     for_sending: f64,
@@ -135,6 +143,8 @@ pub(super) struct Processors {
     /// When those began that have not ended.
     trials_began: Vec<Instant>,
     trial_ns: u64,
+    /// One was made in the window that is not over.
+    has_tried: bool,
 }
 
 impl Processors {
@@ -149,12 +159,15 @@ impl Processors {
             available: None,
             raw_ns: None,
             compressed_ns: None,
+            raw_age: 0,
+            compressed_age: 0,
             codec: None,
             for_sending: 0.0,
             probes: Probes::new(),
             trials: TrialBudget::new(TRIALS_PART, TRIALS_SAVED_NS_MAX),
             trials_began: Vec::new(),
             trial_ns: 0,
+            has_tried: false,
         }
     }
 
@@ -224,6 +237,7 @@ impl Processors {
 
     pub(super) fn trial_began(&mut self, now: Instant) {
         self.trials_began.push(now);
+        self.has_tried = true;
     }
 
     /// One has ended that took so long of a processor.
@@ -234,6 +248,7 @@ impl Processors {
         if took_ns == 0 {
             return; // it was not made
         }
+        self.has_tried = true;
         // Where little may be had of a processor, others wait for longer.
         self.trial_ns = (took_ns as f64 * processor.slowdown().max(1.0)) as u64;
         self.trials.spend(now, self.trial_ns);
@@ -247,9 +262,12 @@ impl Processors {
             load.look(peer, elapsed_ns, &mut bytes, &mut compressed);
         }
         let before = std::mem::replace(&mut self.times, times);
+        let has_tried = std::mem::replace(&mut self.has_tried, !self.trials_began.is_empty());
         match (before, times) {
             (Some(before), Some(times)) => {
-                self.measure((before, times), elapsed_ns, (bytes, compressed));
+                // What a trial takes is no cost of bytes; and where it has a part of a small quota, it is most of what was used.
+                let bytes_min = if has_tried { f64::INFINITY } else { BYTES_MIN };
+                self.measure((before, times), elapsed_ns, (bytes, compressed), bytes_min);
             }
             _ => self.available = None,
         }
@@ -280,25 +298,26 @@ impl Processors {
         Some(Planned { link, ratio: codec.ratio, quota: self.available?, is_raw })
     }
 
-    /// Learns what there is of processors, and what bytes cost.
+    /// Learns what there is of processors, and what bytes cost if so many were read.
     fn measure(
         &mut self,
         (before, now): (CpuTimes, CpuTimes),
         elapsed_ns: u64,
         (bytes, compressed): (Bytes<f64>, Compressed),
+        bytes_min: f64,
     ) {
         let used_ns = now.used_ns.saturating_sub(before.used_ns) as f64;
         let (elapsed, used) = (elapsed_ns as f64, used_ns / elapsed_ns as f64);
         let withheld = now.withheld_ns.saturating_sub(before.withheld_ns) as f64 / elapsed;
-        self.withheld = mixed(self.withheld, withheld.min(0.99));
+        self.withheld = mixed(self.withheld, withheld.min(0.99), 1);
         let was_limited = self.available.is_some();
         // Others may be in the same group: then less is to be had than its quota.
         self.available = match (self.available, now.quota) {
             (before, quota) if withheld >= WITHHELD_MIN => {
-                let used = before.map_or(used, |before| mixed(before, used));
+                let used = before.map_or(used, |before| mixed(before, used, 1));
                 Some(quota.map_or(used, |quota| used.min(quota)))
             }
-            (before, Some(quota)) => Some(before.map_or(quota, |before| mixed(before, quota))),
+            (before, Some(quota)) => Some(before.map_or(quota, |before| mixed(before, quota, 1))),
             // Nothing says how much there is, but that it is enough.
             (_, None) => None,
         };
@@ -307,37 +326,54 @@ impl Processors {
         let outgoing = WEIGHTS.read * read + WEIGHTS.sent * sent;
         let rest_ns = (used_ns - compressed.took_ns).max(0.0);
         let incoming_ns = rest_ns * incoming / (incoming + outgoing).max(1.0);
-        if read >= BYTES_MIN {
+        if read >= bytes_min {
             self.learn_costs(read, used_ns - incoming_ns, compressed);
         }
         let incoming = incoming_ns / elapsed;
         let Some(available) = self.available.map(|it| QUOTA_PART * it) else { return };
         let for_sending = (available - incoming).max(available / 8.0);
         self.for_sending =
-            if was_limited { mixed(self.for_sending, for_sending) } else { for_sending };
+            if was_limited { mixed(self.for_sending, for_sending, 1) } else { for_sending };
     }
 
     /// So many bytes were read, some of them compressed, and all that was done with them took so long.
     fn learn_costs(&mut self, read: f64, took_ns: f64, compressed: Compressed) {
-        let learned = |before: Option<f64>, now: f64| {
-            Some(before.map_or(now, |before| mixed(before, now))).filter(|it| *it > 0.0)
-        };
         let original = compressed.original.min(read);
         let raw = read - original;
-        if original <= RAW_PART_MAX * read {
-            let raw_ns = (took_ns - compressed.took_ns).max(0.0) / raw;
-            self.raw_ns = learned(self.raw_ns, raw_ns);
+        let age = |windows: i32| (windows + 1).min(AGE_MAX);
+        (self.raw_age, self.compressed_age) = (age(self.raw_age), age(self.compressed_age));
+        // As long as nothing is known of a kind it costs what all do in the mean.
+        let mean_ns = took_ns / read;
+        let (raw_ns, compressed_ns) =
+            (self.raw_ns.unwrap_or(mean_ns), self.compressed_ns.unwrap_or(mean_ns));
+        let codec_ns = compressed.took_ns / original.max(1.0);
+        let learned = |before: Option<f64>, now: f64, age: i32| {
+            Some(before.map_or(now, |before| mixed(before, now, age))).filter(|it| *it > 0.0)
+        };
+        if original >= COMPRESSED_PART_MIN * read {
+            self.codec = mixed_codec(self.codec, compressed.codec(), self.compressed_age);
+        }
+        if original <= OTHER_PART_MAX * read {
+            let now_ns = (took_ns - compressed.took_ns).max(0.0) / raw;
+            self.raw_ns = learned(self.raw_ns, now_ns, self.raw_age);
+            self.raw_age = 0;
+        } else if raw <= OTHER_PART_MAX * read {
+            let now_ns = ((took_ns - raw_ns * raw) / original).max(codec_ns);
+            self.compressed_ns = learned(self.compressed_ns, now_ns, self.compressed_age);
+            self.compressed_age = 0;
+        } else {
+            // What all of it took beyond what was believed is either's, by the share that it has in it (normalized least mean
+            // squares): if only one were corrected, the other would be believed for ever.
+            let beyond_ns = took_ns - raw_ns * raw - compressed_ns * original;
+            let step = WINDOW_WEIGHT * beyond_ns / (raw * raw + original * original);
+            self.raw_ns = Some(raw_ns + step * raw).filter(|it| *it > 0.0);
+            self.compressed_ns = Some((compressed_ns + step * original).max(codec_ns));
+            (self.raw_age, self.compressed_age) = (0, 0);
+        }
+        if original <= OTHER_PART_MAX * read {
             self.probes.saw(true);
         } else if original >= COMPRESSED_PART_MIN * read {
-            let of_raw_ns = self.raw_ns.map_or(took_ns * raw / read, |raw_ns| raw_ns * raw);
-            let compressed_ns = (took_ns - of_raw_ns).max(compressed.took_ns) / original;
-            self.compressed_ns = learned(self.compressed_ns, compressed_ns);
-            self.codec = mixed_codec(self.codec, compressed.codec());
             self.probes.saw(false);
-        } else if let Some(compressed_ns) = self.compressed_ns {
-            // Of both, what is left for the raw ones.
-            let raw_ns = (took_ns - compressed_ns * original).max(0.0) / raw;
-            self.raw_ns = learned(self.raw_ns, raw_ns);
         }
     }
 
@@ -394,13 +430,15 @@ impl Load {
             took_ns: more(sums.took_ns, before.took_ns),
         };
         compressed.add(lately, 1.0);
-        self.processors = mixed(self.processors, lately.took_ns / elapsed_ns as f64);
+        self.processors = mixed(self.processors, lately.took_ns / elapsed_ns as f64, 1);
         if lately.original > 0.0 {
             self.compressed.add(lately, 1.0 - WINDOW_WEIGHT);
         }
         let read = more(sums.bytes.read, before.bytes.read);
+        self.codec_age = (self.codec_age + 1).min(AGE_MAX);
         if read >= BYTES_MIN && lately.original >= COMPRESSED_PART_MIN * read {
-            self.codec = mixed_codec(self.codec, lately.codec());
+            self.codec = mixed_codec(self.codec, lately.codec(), self.codec_age);
+            self.codec_age = 0;
         }
     }
 
@@ -450,12 +488,18 @@ fn link_of(peer: &Peer) -> Option<f64> {
     peer.pacer.rate().map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
-fn mixed(before: f64, now: f64) -> f64 {
-    (1.0 - WINDOW_WEIGHT) * before + WINDOW_WEIGHT * now
+/// Returns the mean of what was known so many windows ago and what was measured in the present one.
+fn mixed(before: f64, now: f64, windows: i32) -> f64 {
+    now + (1.0 - WINDOW_WEIGHT).powi(windows) * (before - now)
 }
 
-fn mixed_codec(before: Option<CodecPoint>, now: Option<CodecPoint>) -> Option<CodecPoint> {
+fn mixed_codec(
+    before: Option<CodecPoint>,
+    now: Option<CodecPoint>,
+    windows: i32,
+) -> Option<CodecPoint> {
     let (Some(old), Some(new)) = (before, now) else { return now.or(before) };
+    let mixed = |old: f64, new: f64| mixed(old, new, windows);
     Some(CodecPoint::new(mixed(old.cost_ns, new.cost_ns), mixed(old.ratio, new.ratio)))
 }
 

@@ -9,6 +9,9 @@ const WINDOWS: u32 = 2;
 /// latest ones have confirmed what was planned.
 const APART_WINDOWS: u32 = 48;
 const TIMES_MAX: u32 = 16;
+/// One in which compressing is tried takes up to so many more if it has shown nothing: codecs that are due are tried as soon as
+/// something is compressed, and while they are nothing is learned of what bytes cost.
+const MORE_WINDOWS: u32 = 3;
 /// The first one comes so many windows after the beginning.
 const FIRST_WINDOWS: u32 = 4;
 /// Under other circumstances, by so many times, earlier ones have confirmed nothing.
@@ -59,7 +62,9 @@ impl Probes {
 
     /// Returns true if the other way is tried now.
     pub(super) fn are_on(&self) -> bool {
+        let would_compress = || self.then.iter().flatten().any(|planned| planned.is_raw);
         self.windows < self.length
+            || self.windows < self.length + MORE_WINDOWS && !self.has_shown && would_compress()
     }
 
     /// In the window that is over it was seen what a byte costs, raw or compressed.
@@ -121,8 +126,28 @@ mod tests {
             probes.next(vec![Some(RAW)], true);
             probes.are_on()
         };
-        let begins: Vec<_> = (1..=1_000).filter(is_tried).collect();
-        assert!(begins.windows(2).all(|it| it[1] - it[0] == APART_WINDOWS), "{begins:?}");
+        let tried: Vec<_> = (1..=1_000).filter(is_tried).collect();
+        let begins: Vec<_> = tried.iter().step_by(1 + MORE_WINDOWS as usize).collect();
+        assert!(begins.windows(2).all(|it| it[1] - it[0] == APART_WINDOWS), "{tried:?}");
+        assert!(tried.chunks(4).all(|it| it[it.len() - 1] - it[0] <= MORE_WINDOWS), "{tried:?}");
+    }
+
+    #[test]
+    fn compressing_is_tried_until_a_window_shows_what_it_costs() {
+        let mut probes = Probes::new();
+        let mut on = Vec::new();
+        for window in 1..=3 * APART_WINDOWS {
+            probes.next(vec![Some(RAW)], true);
+            if probes.are_on() {
+                on.push(window);
+            }
+            // Codecs are tried in the first window of each.
+            if on.len() >= 2 && on[on.len() - 1] == on[on.len() - 2] + 1 {
+                probes.saw(false);
+            }
+        }
+        let (first, apart) = (FIRST_WINDOWS, APART_WINDOWS);
+        assert_eq!(on, [first, first + 1, first + apart, first + apart + 1]);
     }
 
     #[test]
