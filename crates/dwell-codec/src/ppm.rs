@@ -7,6 +7,7 @@ mod encoder;
 mod escape;
 mod history;
 mod learner;
+mod mask;
 mod model;
 mod range;
 mod spec;

@@ -1,5 +1,6 @@
 //! How likely it is that a context does not have the next symbol: learned over all contexts of a kind.
 
+use super::arena::{Slot, Slots};
 use super::range::BINARY_BITS;
 
 /// Bits behind the binary point of a mean, and the binary logarithm of what it is taken over in the end.
@@ -150,5 +151,37 @@ impl Escape {
                 self.shift += 1;
             }
         }
+    }
+}
+
+/// Returns what is known of escapes from such contexts; none for the root, which has every symbol.
+#[inline(always)]
+pub(super) fn escape_of<'a>(
+    slots: &[Slot],
+    escapes: &'a mut EscapeTable,
+    (context, kind_of_last): (u32, u32),
+    (count, masked): (u32, u32),
+) -> Option<&'a mut Escape> {
+    if count == 256 {
+        return None;
+    }
+    let possible = count - masked;
+    let more_in_suffix = slots.count(slots.suffix(context)).wrapping_sub(count);
+    let kind = u32::from(possible < more_in_suffix)
+        + 2 * u32::from(slots.head(context) < 11 * count)
+        + 4 * u32::from(masked > possible)
+        + kind_of_last;
+    Some(escapes.of(possible, kind))
+}
+
+/// Returns an escape with the frequency that is taken from it; 1 without one.
+#[inline(always)]
+pub(super) fn frequency_of(escape: Option<&mut Escape>) -> (Option<&mut Escape>, u32) {
+    match escape {
+        Some(escape) => {
+            let frequency = escape.take_frequency();
+            (Some(escape), frequency)
+        }
+        None => (None, 1),
     }
 }

@@ -5,8 +5,11 @@
 //! from each longer one. This is variant H of D. Shkarin's PPMd, which he gave to the public. All that
 //! changes here depends on the symbols only, so that two models that learn the same bytes stay the same.
 
-use super::arena::{Arena, NONE, Slot, Slots, Successor, size_of_units};
-use super::escape::{BINARY_FREQUENCY_MAX, BinaryTable, Escape, EscapeTable, learn_outcome};
+use super::arena::{Arena, NONE, Slots, Successor, size_of_units};
+use super::escape::{
+    BINARY_FREQUENCY_MAX, BinaryTable, EscapeTable, escape_of, frequency_of, learn_outcome,
+};
+use super::mask::Mask;
 use super::range::{Coder, RangeDecoder};
 
 /// Beyond this frequency those of a context are halved.
@@ -679,64 +682,8 @@ struct Found {
     others: u32,
 }
 
-/// The symbols that an escape has excluded.
-struct Mask([u8; 256]);
-
-impl Mask {
-    #[inline(always)]
-    fn of(states: &[Slot]) -> Self {
-        let mut mask = Self([u8::MAX; 256]);
-        mask.add(states);
-        mask
-    }
-
-    #[inline(always)]
-    fn add(&mut self, states: &[Slot]) {
-        for state in states {
-            self.0[usize::from(state[0])] = 0;
-        }
-    }
-
-    /// Returns the frequency of a state; 0 if it is excluded.
-    #[inline(always)]
-    fn frequency(&self, state: &Slot) -> u32 {
-        u32::from(state[1] & self.0[usize::from(state[0])])
-    }
-}
-
 /// Returns `1 << bit` for a symbol of 64 and above.
 #[inline(always)]
 fn high_kind(symbol: u8, bit: u32) -> u32 {
     u32::from(symbol >= 0x40) << bit
-}
-
-/// Returns what is known of escapes from such contexts; none for the root, which has every symbol.
-#[inline(always)]
-fn escape_of<'a>(
-    slots: &[Slot],
-    escapes: &'a mut EscapeTable,
-    (context, kind_of_last): (u32, u32),
-    (count, masked): (u32, u32),
-) -> Option<&'a mut Escape> {
-    if count == 256 {
-        return None;
-    }
-    let possible = count - masked;
-    let more_in_suffix = slots.count(slots.suffix(context)).wrapping_sub(count);
-    let kind = u32::from(possible < more_in_suffix)
-        + 2 * u32::from(slots.head(context) < 11 * count)
-        + 4 * u32::from(masked > possible)
-        + kind_of_last;
-    Some(escapes.of(possible, kind))
-}
-
-#[inline(always)]
-fn frequency_of(escape: Option<&mut Escape>) -> (Option<&mut Escape>, u32) {
-    match escape {
-        Some(escape) => {
-            let frequency = escape.take_frequency();
-            (Some(escape), frequency)
-        }
-        None => (None, 1),
-    }
 }
