@@ -36,7 +36,7 @@ const RAW_NS: f64 = 6.0;
 const OTHER_PART_MAX: f64 = 0.1;
 /// What was learned of a kind so many windows ago counts for what it is worth then, and no less after longer.
 const AGE_MAX: i32 = 3;
-/// A window says what codecs leave if so many were compressed.
+/// A window is one of compressed bytes, and says what codecs leave, if so many were.
 const COMPRESSED_PART_MIN: f64 = 0.5;
 /// The processor is what packets wait for if it was withheld for this part of the time.
 const WITHHELD_MIN: f64 = 0.01;
@@ -231,8 +231,13 @@ impl Processors {
 
     /// Returns true if another trial may begin.
     pub(super) fn may_try(&mut self, now: Instant) -> bool {
-        self.trials_began.retain(|&at| now.since_ns(at) < TRIAL_NS_MAX);
+        self.forget_lost_trials(now);
         self.trials_began.len() < TRIALS_MAX && self.trials.allows(now, self.trial_ns)
+    }
+
+    /// Else nothing would be learned of bytes any more while nothing is compressed, and so nothing asks for another one.
+    fn forget_lost_trials(&mut self, now: Instant) {
+        self.trials_began.retain(|&at| now.since_ns(at) < TRIAL_NS_MAX);
     }
 
     pub(super) fn trial_began(&mut self, now: Instant) {
@@ -262,12 +267,10 @@ impl Processors {
             load.look(peer, elapsed_ns, &mut bytes, &mut compressed);
         }
         let before = std::mem::replace(&mut self.times, times);
-        let has_tried = std::mem::replace(&mut self.has_tried, !self.trials_began.is_empty());
+        self.forget_lost_trials(now);
         match (before, times) {
             (Some(before), Some(times)) => {
-                // What a trial takes is no cost of bytes; and where it has a part of a small quota, it is most of what was used.
-                let bytes_min = if has_tried { f64::INFINITY } else { BYTES_MIN };
-                self.measure((before, times), elapsed_ns, (bytes, compressed), bytes_min);
+                self.measure((before, times), elapsed_ns, (bytes, compressed));
             }
             _ => self.available = None,
         }
@@ -298,13 +301,12 @@ impl Processors {
         Some(Planned { link, ratio: codec.ratio, quota: self.available?, is_raw })
     }
 
-    /// Learns what there is of processors, and what bytes cost if so many were read.
+    /// Learns what there is of processors, and what bytes cost.
     fn measure(
         &mut self,
         (before, now): (CpuTimes, CpuTimes),
         elapsed_ns: u64,
         (bytes, compressed): (Bytes<f64>, Compressed),
-        bytes_min: f64,
     ) {
         let used_ns = now.used_ns.saturating_sub(before.used_ns) as f64;
         let (elapsed, used) = (elapsed_ns as f64, used_ns / elapsed_ns as f64);
@@ -326,7 +328,9 @@ impl Processors {
         let outgoing = WEIGHTS.read * read + WEIGHTS.sent * sent;
         let rest_ns = (used_ns - compressed.took_ns).max(0.0);
         let incoming_ns = rest_ns * incoming / (incoming + outgoing).max(1.0);
-        if read >= bytes_min {
+        // What a trial takes is no cost of bytes; and where it has a part of a small quota, it is most of what was used.
+        let has_tried = std::mem::replace(&mut self.has_tried, !self.trials_began.is_empty());
+        if read >= BYTES_MIN && !has_tried {
             self.learn_costs(read, used_ns - incoming_ns, compressed);
         }
         let incoming = incoming_ns / elapsed;
@@ -350,17 +354,13 @@ impl Processors {
         let learned = |before: Option<f64>, now: f64, age: i32| {
             Some(before.map_or(now, |before| mixed(before, now, age))).filter(|it| *it > 0.0)
         };
-        if original >= COMPRESSED_PART_MIN * read {
-            self.codec = mixed_codec(self.codec, compressed.codec(), self.compressed_age);
-        }
         if original <= OTHER_PART_MAX * read {
             let now_ns = (took_ns - compressed.took_ns).max(0.0) / raw;
             self.raw_ns = learned(self.raw_ns, now_ns, self.raw_age);
-            self.raw_age = 0;
+            self.probes.saw(true);
         } else if raw <= OTHER_PART_MAX * read {
             let now_ns = ((took_ns - raw_ns * raw) / original).max(codec_ns);
             self.compressed_ns = learned(self.compressed_ns, now_ns, self.compressed_age);
-            self.compressed_age = 0;
         } else {
             // What all of it took beyond what was believed is either's, by the share that it has in it (normalized least mean
             // squares): if only one were corrected, the other would be believed for ever.
@@ -368,12 +368,13 @@ impl Processors {
             let step = WINDOW_WEIGHT * beyond_ns / (raw * raw + original * original);
             self.raw_ns = Some(raw_ns + step * raw).filter(|it| *it > 0.0);
             self.compressed_ns = Some((compressed_ns + step * original).max(codec_ns));
-            (self.raw_age, self.compressed_age) = (0, 0);
         }
-        if original <= OTHER_PART_MAX * read {
-            self.probes.saw(true);
-        } else if original >= COMPRESSED_PART_MIN * read {
+        if original >= COMPRESSED_PART_MIN * read {
+            self.codec = mixed_codec(self.codec, compressed.codec(), self.compressed_age);
+            self.compressed_age = 0;
             self.probes.saw(false);
+        } else {
+            self.raw_age = 0;
         }
     }
 
@@ -387,7 +388,7 @@ impl Processors {
         let ppm = |share: f64| (share * 1e6).clamp(1.0, 1e6) as u32;
         let limit = |share: f64| CpuLimit { share_ppm: ppm(share), explored_ppm: ppm(least) };
         let is_raw = best.compressed * EXPLORED_PART < best.rate;
-        let probes = (is_raw || self.withheld >= WITHHELD_MIN) && self.probes.are_on();
+        let probes = (is_raw || self.withheld >= WITHHELD_MIN) && self.probes.are_on(is_raw);
         if is_raw && !probes {
             // What contexts cost beside compressing is saved, too, if nothing is in any.
             return Some(CpuLimit::NOTHING);

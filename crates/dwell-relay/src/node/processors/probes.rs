@@ -60,17 +60,18 @@ impl Probes {
         Self { windows, length: WINDOWS, times: 1, has_shown: false, then: Vec::new() }
     }
 
-    /// Returns true if the other way is tried now.
-    pub(super) fn are_on(&self) -> bool {
+    /// Returns true if the other way is tried now for a peer for which as good as nothing should be compressed, or for
+    /// another one.
+    pub(super) fn are_on(&self, is_raw: bool) -> bool {
         let would_compress = || self.then.iter().flatten().any(|planned| planned.is_raw);
-        self.windows < self.length
-            || self.windows < self.length + MORE_WINDOWS && !self.has_shown && would_compress()
+        let goes_on = is_raw && !self.has_shown && would_compress();
+        self.windows < self.length + if goes_on { MORE_WINDOWS } else { 0 }
     }
 
     /// In the window that is over it was seen what a byte costs, raw or compressed.
     pub(super) fn saw(&mut self, is_raw: bool) {
-        let is_other = |planned: &Planned| planned.is_raw != is_raw;
-        self.has_shown |= self.are_on() && self.then.iter().flatten().any(is_other);
+        let is_shown = |planned: &Planned| planned.is_raw != is_raw && self.are_on(planned.is_raw);
+        self.has_shown |= self.then.iter().flatten().any(is_shown);
     }
 
     /// A window is over, and this is planned now; `are_costs_known` if both ways were seen.
@@ -112,7 +113,7 @@ mod tests {
         let is_tried = |_: &u32| {
             probes.saw(!planned.is_raw);
             probes.next(vec![Some(planned)], true);
-            probes.are_on()
+            probes.are_on(true)
         };
         (1..=windows).filter(is_tried).collect()
     }
@@ -124,7 +125,7 @@ mod tests {
             // What goes by the plan shows nothing of the other way.
             probes.saw(RAW.is_raw);
             probes.next(vec![Some(RAW)], true);
-            probes.are_on()
+            probes.are_on(true)
         };
         let tried: Vec<_> = (1..=1_000).filter(is_tried).collect();
         let begins: Vec<_> = tried.iter().step_by(1 + MORE_WINDOWS as usize).collect();
@@ -138,7 +139,7 @@ mod tests {
         let mut on = Vec::new();
         for window in 1..=3 * APART_WINDOWS {
             probes.next(vec![Some(RAW)], true);
-            if probes.are_on() {
+            if probes.are_on(true) {
                 on.push(window);
             }
             // Codecs are tried in the first window of each.
@@ -187,9 +188,21 @@ mod tests {
         let mut probes = Probes::new();
         let is_tried = |_: &u32| {
             probes.next(vec![None], false);
-            probes.are_on()
+            probes.are_on(true)
         };
         let tried: Vec<_> = (1..=100).filter(is_tried).collect();
         assert_eq!(tried, [4, 5, 52, 53, 100]);
+    }
+    #[test]
+    fn who_has_all_compressed_does_not_wait_for_what_others_show() {
+        let mut probes = Probes::new();
+        let compressed = Planned { is_raw: false, ..RAW };
+        let mut on = [0, 0];
+        for _ in 0..APART_WINDOWS {
+            probes.next(vec![Some(RAW), Some(compressed)], true);
+            on[0] += u32::from(probes.are_on(true));
+            on[1] += u32::from(probes.are_on(false));
+        }
+        assert_eq!(on, [1 + MORE_WINDOWS, 1]);
     }
 }

@@ -36,7 +36,7 @@ fn look(all: &mut Processors, quota: Option<f64>, (used, withheld): (f64, f64), 
     let (used_ns, withheld_ns) = (more(before.used_ns, used), more(before.withheld_ns, withheld));
     let times = CpuTimes { used_ns, withheld_ns, quota };
     let bytes = Bytes { read: bytes, sent: bytes, ..Bytes::default() };
-    all.measure((before, times), SECOND_NS, (bytes, Compressed::default()), BYTES_MIN);
+    all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
     all.times = Some(times);
 }
 
@@ -129,7 +129,7 @@ fn a_thin_link_with_a_cheap_codec_has_all_compressed() {
             look(&mut all, Some(quota), (0.01 * quota, 0.0), link);
         }
         all.loads[0].compressed = Compressed { original: 1e6, left: 0.4e6, took_ns: ns * 1e6 };
-        assert!(!all.probes.are_on());
+        assert!(!all.probes.are_on(true));
         assert_eq!(all.limit_of(all.of_peer(at(1), 0), 0, link), None, "{quota} {link} {ns}");
     }
 }
@@ -223,20 +223,29 @@ fn what_was_learned_long_ago_gives_way_to_a_single_window() {
 #[test]
 fn nothing_is_learned_of_bytes_while_codecs_are_tried() {
     let mut all = processors(1.0, &[]);
-    let quota = Some(0.25);
-    let times = |used_ns| Some(CpuTimes { used_ns, withheld_ns: 0, quota });
-    all.look(at(0), &[], SECOND_NS, times(0));
     all.trial_began(at(10));
-    assert!(all.has_tried);
-    all.look(at(1_000), &[], SECOND_NS, times(1));
-    assert!(all.has_tried, "it has not ended");
+    look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
+    assert_eq!(all.raw_ns, None, "it has not ended");
     all.trial_ended(at(1_500), 1_000, Processor::default());
-    all.look(at(2_000), &[], SECOND_NS, times(2));
-    assert!(!all.has_tried);
-    let bytes = Bytes { read: 1e6, sent: 1e6, ..Bytes::default() };
-    let both = (times(3).unwrap(), times(50_000_000).unwrap());
-    all.measure(both, SECOND_NS, (bytes, Compressed::default()), f64::INFINITY);
-    assert_eq!(all.raw_ns, None);
-    all.measure(both, SECOND_NS, (bytes, Compressed::default()), BYTES_MIN);
+    look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
+    assert_eq!(all.raw_ns, None, "it ended in this window");
+    look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
+    assert!(all.raw_ns.is_some_and(|ns| (ns - 20.0).abs() < 1e-6), "{:?}", all.raw_ns);
+}
+
+/// While all goes raw nobody asks for a trial.
+#[test]
+fn a_trial_of_which_nothing_is_heard_does_not_stop_learning_for_ever() {
+    let mut all = processors(1.0, &[]);
+    all.trial_began(at(0));
+    for s in [30, 59] {
+        all.look(at(1_000 * s), &[], SECOND_NS, None);
+        look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
+        assert_eq!(all.raw_ns, None);
+    }
+    for s in [61, 62] {
+        all.look(at(1_000 * s), &[], SECOND_NS, None);
+        look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
+    }
     assert!(all.raw_ns.is_some());
 }
