@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
+use crate::ahead::Ahead;
 use crate::congestion::{self, Pauses};
 use crate::hello::{HELLO_BYTES_MAX, Hello, HelloError};
 use crate::kept::Kept;
@@ -138,7 +139,7 @@ pub(crate) struct Carrier {
 #[derive(Debug)]
 enum Io {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Ahead>>),
 }
 
 impl Carrier {
@@ -178,7 +179,7 @@ impl Carrier {
         let io = match tls {
             None => Io::Plain(tcp),
             Some((config, name)) => {
-                let stream = TlsConnector::from(config).connect(name, tcp).await?;
+                let stream = TlsConnector::from(config).connect(name, Ahead::new(tcp)).await?;
                 Io::Tls(Box::new(TlsStream::Client(stream)))
             }
         };
@@ -215,7 +216,7 @@ impl Carrier {
             let (io, has_key) = match tls {
                 None => (Io::Plain(tcp), false),
                 Some(config) => {
-                    let stream = TlsAcceptor::from(config).accept(tcp).await?;
+                    let stream = TlsAcceptor::from(config).accept(Ahead::new(tcp)).await?;
                     (Io::Tls(Box::new(TlsStream::Server(stream))), true)
                 }
             };
@@ -304,7 +305,7 @@ impl Carrier {
             Io::Plain(tcp) => tcp.poll_write_ready(cx),
             Io::Tls(tls) => {
                 ready!(Pin::new(&mut **tls).poll_flush(cx))?;
-                tls.get_ref().0.poll_write_ready(cx)
+                tls.get_ref().0.tcp().poll_write_ready(cx)
             }
         }
     }
@@ -365,7 +366,7 @@ impl Carrier {
     fn tcp(&self) -> &TcpStream {
         match &self.io {
             Io::Plain(tcp) => tcp,
-            Io::Tls(tls) => tls.get_ref().0,
+            Io::Tls(tls) => tls.get_ref().0.tcp(),
         }
     }
 

@@ -171,7 +171,7 @@ pub struct Limits {
 /// to (and once more while one is compressed), and what TLS holds.
 const SEND_BYTES_MAX: u64 = (256 + 64 + 192 + 128 + 64) << 10;
 /// The most that a stream holds that receives, in bytes: the receiver's output with a block more, what blocks
-/// refer to, what TLS holds, and what was read beyond an end.
+/// refer to, what TLS holds and was read ahead for it, and what was read beyond an end.
 const RECEIVE_BYTES_MAX: u64 = (256 + 64 + 192 + 64 + 64) << 10;
 /// The most that a stream holds, in bytes.
 pub const STREAM_BYTES_MAX: u64 = SEND_BYTES_MAX + RECEIVE_BYTES_MAX;

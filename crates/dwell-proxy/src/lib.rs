@@ -19,6 +19,7 @@
 //! * Nobody gets past TLS's handshake without the key; before that nothing is allocated but TLS's
 //!   own, for a limited time and number.
 
+mod ahead;
 pub mod allow;
 mod calls;
 mod carrier;
