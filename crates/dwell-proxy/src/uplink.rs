@@ -31,6 +31,10 @@ const REPORT_EVERY_NS: u64 = 1_000_000;
 /// What is longer is no message, but as much as there is, in bytes.
 const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 
+/// What follows so soon after the last was written, and before anything was heard, is a part of the same message, although all before it was
+/// confirmed: a server may make an answer more slowly than the link takes it. In nanoseconds.
+const PART_NS: u64 = 4_000_000;
+
 /// What was said of a link and a path that are known well counts for so many messages more, and so long, in nanoseconds.
 const SETTLED_MESSAGES: u32 = 7;
 const SETTLED_NS: u64 = 5_000_000;
@@ -84,6 +88,9 @@ pub(crate) struct Uplink {
     reported_at: Option<Instant>,
     /// What is sent until the other end has confirmed all of it.
     message: Option<Message>,
+    /// When something was written last, and whether anything has come from the other end since that message has begun.
+    wrote_at: Instant,
+    has_heard: bool,
     /// The messages that it has confirmed.
     confirmed: u32,
     /// TCP need not be asked for so many messages, until then.
@@ -143,6 +150,8 @@ impl Uplink {
             begun: false,
             reported_at: None,
             message: None,
+            wrote_at: Instant::ZERO,
+            has_heard: false,
             confirmed: 0,
             settled: (0, Instant::ZERO),
             confirmed_at: None,
@@ -234,9 +243,11 @@ impl Uplink {
             report.path_rate = share.path_rate(now, &report);
             let is_alone = report.pending_bytes == 0;
             let (len, before) = (self.sender.held(), Account::of(self.sender.stats()));
+            let is_part = !self.has_heard && now.since_ns(self.wrote_at) < PART_NS;
             // One of which nothing was written yet is being compressed.
-            let is_same =
-                |message: &Message| message.len > 0 && before.has_written_as(&message.before);
+            let is_same = |message: &Message| {
+                message.len > 0 && (is_part || before.has_written_as(&message.before))
+            };
             let message = self.message.filter(|message| !is_alone || is_same(message));
             let advice = match message {
                 // What has so much behind it is not alone.
@@ -249,6 +260,7 @@ impl Uplink {
             if is_alone && message.is_none() {
                 let round_trip_ns = report.round_trip_ns;
                 self.message = Some(Message { begun_at: now, len, before, advice, round_trip_ns });
+                self.has_heard = false;
             }
             let left = if advice.is_settled { SETTLED_MESSAGES } else { 0 };
             self.settled = (left, now + SETTLED_NS);
@@ -260,6 +272,7 @@ impl Uplink {
     /// Notes that something has come from the other end: if that has confirmed all that was sent, it is known how long that has taken at
     /// most. Otherwise nobody looks, as who asks again is who waits.
     pub(crate) fn heard(&mut self, carrier: &Carrier) {
+        self.has_heard = true;
         let Some((message, share)) = self.message.as_ref().zip(self.share.as_ref()) else { return };
         if !self.sender.is_idle() || carrier.pending_bytes() != Some(0) {
             return;
@@ -316,7 +329,8 @@ impl Uplink {
             }
             Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(len) => {
-                self.sender.wrote(clock::now(), len);
+                self.wrote_at = clock::now();
+                self.sender.wrote(self.wrote_at, len);
                 carrier.release()?;
                 self.blocked = false;
                 if len < offered {

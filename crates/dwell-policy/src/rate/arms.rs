@@ -26,6 +26,10 @@ const WAIT_MAX: u32 = 1 << 14;
 /// due to what a message has on the link, it would grow with that; and so would all that long ones took beside compressing and a round trip.
 /// If it is known what the path carries, what is not compressed takes its time there.
 const LOST_MAX: f64 = 12.0;
+/// And up to so many times as much as more messages than these were compressed since the last one: what one trial loses is next to nothing
+/// of what all of these might win, and round trips also grow with what else the processors do, which says nothing of a link.
+const PATIENCE_MAX: f64 = 3.0;
+const PATIENT_AFTER: f64 = 256.0;
 /// What compressing takes besides the codec, in nanoseconds, and what restoring takes beside that.
 const AROUND_NS: f64 = 10_000.0;
 const RESTORING: f64 = 0.3;
@@ -189,6 +193,8 @@ struct Class {
     round_trip_ns: f64,
     bytes: f64,
     way: Way,
+    /// Those in a row that could not be compressed, or were not worth it.
+    uncompressed: u32,
     /// Compressed messages since the last trial, and how many there have to be before the next.
     since: u32,
     wait: u32,
@@ -206,6 +212,7 @@ impl Default for Class {
             round_trip_ns: 0.0,
             bytes: 0.0,
             way: Way::Compressed,
+            uncompressed: 0,
             since: 0,
             wait: WAIT_FIRST,
             at: Instant::ZERO,
@@ -321,7 +328,8 @@ impl Class {
         match self.way {
             Way::Compressed => {
                 let is_known = self.compressed.count >= SAMPLES as u32;
-                is_known && (self.wait > WAIT_FIRST || self.since > 2 * WAIT_FIRST)
+                let is_decided = self.wait > WAIT_FIRST || self.since > 2 * WAIT_FIRST;
+                (is_known && is_decided) || self.uncompressed >= SAMPLES as u32
             }
             Way::Trial(_) | Way::Doubted { .. } => false,
             // One that goes the other way.
@@ -344,7 +352,8 @@ impl Class {
             let on_link_ns = self.compressed_took_ns() - other_ns;
             lost_ns = lost_ns.max(on_link_ns * (self.bytes / wire_bytes - 1.0));
         }
-        is_known && lost_ns <= LOST_MAX * won_ns
+        let patience = (f64::from(self.since) / PATIENT_AFTER).clamp(1.0, PATIENCE_MAX);
+        is_known && lost_ns <= LOST_MAX * patience * won_ns
     }
 
     fn failed(&mut self) {
@@ -364,6 +373,7 @@ impl Class {
         self.bytes += gain * (message.bytes as f64 - self.bytes);
         self.compressed.push(message, self.compared_ns(message));
         self.since = self.since.saturating_add(1);
+        self.uncompressed = 0;
         self.decide_doubted();
     }
 
@@ -372,8 +382,8 @@ impl Class {
         let (took_ns, compressed_ns) =
             (self.at_average_ns(compared_ns as f64), self.compressed_took_ns());
         match &mut self.way {
-            // It could not be compressed: that says nothing of others.
-            Way::Compressed => {}
+            // That says nothing of others.
+            Way::Compressed => self.uncompressed = self.uncompressed.saturating_add(1),
             Way::Trial(trial) if trial.connection == connection => {
                 trial.confirmed += 1;
                 trial.late += u32::from(took_ns > LATE * compressed_ns);

@@ -93,6 +93,49 @@ fn slow_paths_are_never_tried_and_faster_ones_less_and_less() {
     assert!((1..60).contains(&raw), "100 Mbit/s: {raw} of 20,000");
 }
 
+/// Eight at once keep the processors busy, and so the round trips long: a fast path is tried all the same, after more messages.
+#[test]
+fn round_trips_that_processors_make_long_only_put_a_trial_off() {
+    let tried = |round_trip_ns: u64| {
+        let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
+        let report = LinkReport { round_trip_ns, ..LinkReport::default() };
+        (0..2_000).find(|_| {
+            let advice = arms.begin(now, 1, 1_728, &report);
+            let (wire_bytes, compress_ns) = (480, 40_000);
+            let (begun_len, bytes, took_ns) = (1_728, 1_728, 1_200_000);
+            now = now + took_ns;
+            let message =
+                Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns };
+            arms.confirmed(now, 1, &message);
+            advice.goes_raw
+        })
+    };
+    assert_eq!(tried(100_000), Some(WAIT_FIRST));
+    let late = tried(600_000).unwrap();
+    assert!(f64::from(late) > PATIENT_AFTER, "{late}");
+    assert_eq!(tried(1_200_000), None);
+}
+
+#[test]
+fn where_nothing_is_compressed_nobody_asks_each_time() {
+    let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
+    let mut settled = |is_short: bool| {
+        let advice = arms.begin(now, 1, 33, &LinkReport::default());
+        let (wire_bytes, compress_ns) = if is_short { (40, 0) } else { (20, 20_000) };
+        let (begun_len, bytes, took_ns, round_trip_ns) = (33, 33, 100_000, 50_000);
+        now = now + took_ns;
+        let message =
+            Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns };
+        arms.confirmed(now, 1, &message);
+        assert!(!advice.goes_raw);
+        advice.is_settled
+    };
+    let first = (0..100).find(|_| settled(true));
+    assert_eq!(first, Some(SAMPLES));
+    settled(false);
+    assert!(!settled(true), "one was");
+}
+
 #[test]
 fn the_rate_is_what_messages_show_at_least() {
     let rate_of = |rate, other_ns| {
