@@ -40,6 +40,13 @@ impl TrialBudget {
         }
     }
 
+    /// From now on no more than this is saved up.
+    pub fn limit(&mut self, now: Instant, saved_ns_max: u64) {
+        self.earn(now);
+        self.saved_ns_max = i64::try_from(saved_ns_max).unwrap_or(i64::MAX);
+        self.saved_ns = self.saved_ns.min(self.saved_ns_max);
+    }
+
     /// Returns true if there is time for a trial that takes so long, in nanoseconds. One that takes longer than can be
     /// saved up needs all of that.
     pub fn allows(&mut self, now: Instant, needed_ns: u64) -> bool {
@@ -74,6 +81,17 @@ mod tests {
         assert_eq!(at_ms[..4], [1, 2, 3, 4]);
         assert_eq!(at_ms[5] - at_ms[4], 120 * 64);
         assert_eq!(at_ms.len(), 4 + 7);
+    }
+
+    #[test]
+    fn less_may_be_saved_up_and_more_again() {
+        let mut budget = TrialBudget::new(10, 1_000);
+        budget.limit(Instant::from_ns(1), 100);
+        budget.spend(Instant::from_ns(1), 90);
+        assert!(budget.allows(Instant::from_ns(1), 10) && !budget.allows(Instant::from_ns(1), 11));
+        budget.limit(Instant::from_ns(1), 1_000);
+        assert!(!budget.allows(Instant::from_ns(801), 91), "it is earned first");
+        assert!(budget.allows(Instant::from_ns(9_901), 1_000));
     }
 
     #[test]

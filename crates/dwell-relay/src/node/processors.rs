@@ -52,6 +52,13 @@ const EXPLORED_PART: f64 = 128.0;
 /// Trials of codecs take at most one part in so many of the time, which is saved up to so much.
 const TRIALS_PART: u64 = 16;
 const TRIALS_SAVED_NS_MAX: u64 = SECOND_NS;
+/// Where the processor is what packets wait for, less is saved up: a trial is time in which nothing is carried.
+const TRIALS_SAVED_SHORT_NS_MAX: u64 = SECOND_NS / 8;
+/// There it is found out first what either way costs, in at most so many windows with traffic: all is compressed until one
+/// has shown what that costs, and then nothing.
+const OPENING_WINDOWS: u32 = 10;
+/// Compressing need not be tried again soon if a byte that is compressed takes so many times as long as a raw one.
+const CLEARLY: f64 = 2.0;
 /// So many are made, or wait, at a time; nobody remembers one of which nothing was heard for so long.
 const TRIALS_MAX: usize = 2;
 const TRIAL_NS_MAX: u64 = 60 * SECOND_NS;
@@ -135,6 +142,11 @@ pub(super) struct Processors {
     /// The windows since that of either was learned, the present one among them.
     raw_age: i32,
     compressed_age: i32,
+    /// There were windows of nothing else.
+    has_seen_raw: bool,
+    has_seen_compressed: bool,
+    /// The windows in which there was traffic, up to [`OPENING_WINDOWS`].
+    windows: u32,
     /// What the codecs of all peers cost and left in the windows that say what a compressed byte costs.
     codec: Option<CodecPoint>,
     for_sending: f64,
@@ -161,6 +173,9 @@ impl Processors {
             compressed_ns: None,
             raw_age: 0,
             compressed_age: 0,
+            has_seen_raw: false,
+            has_seen_compressed: false,
+            windows: 0,
             codec: None,
             for_sending: 0.0,
             probes: Probes::new(),
@@ -232,7 +247,33 @@ impl Processors {
     /// Returns true if another trial may begin.
     pub(super) fn may_try(&mut self, now: Instant) -> bool {
         self.forget_lost_trials(now);
-        self.trials_began.len() < TRIALS_MAX && self.trials.allows(now, self.trial_ns)
+        let is_short = self.is_short();
+        let saved_ns_max = if is_short { TRIALS_SAVED_SHORT_NS_MAX } else { TRIALS_SAVED_NS_MAX };
+        self.trials.limit(now, saved_ns_max);
+        // What bytes cost can't be learned meanwhile.
+        let may_begin = !self.is_opening() && self.trials_began.len() < TRIALS_MAX;
+        may_begin && self.trials.allows(now, self.trial_ns)
+    }
+
+    /// Returns true if the processor is what packets wait for.
+    fn is_short(&self) -> bool {
+        self.available.is_some() && self.withheld >= WITHHELD_MIN
+    }
+
+    /// Returns true while it is found out what either way costs, where the processor is what packets wait for.
+    fn is_opening(&self) -> bool {
+        self.is_short() && !self.are_costs_known() && self.windows < OPENING_WINDOWS
+    }
+
+    /// Returns true if there were windows that show what a byte costs, of either kind.
+    fn are_costs_known(&self) -> bool {
+        self.has_seen_raw && self.has_seen_compressed
+    }
+
+    /// Returns true if a compressed byte takes so much longer than a raw one that it need not be tried again soon.
+    fn is_raw_cheaper(&self) -> bool {
+        let both = self.raw_ns.zip(self.compressed_ns).filter(|_| self.are_costs_known());
+        both.is_some_and(|(raw_ns, compressed_ns)| compressed_ns > CLEARLY * raw_ns)
     }
 
     /// Else nothing would be learned of bytes any more while nothing is compressed, and so nothing asks for another one.
@@ -272,7 +313,8 @@ impl Processors {
             (Some(before), Some(times)) => {
                 self.measure((before, times), elapsed_ns, (bytes, compressed));
             }
-            _ => self.available = None,
+            // Nothing was measured yet, but a quota is known.
+            _ => self.available = times.and_then(|times| times.quota),
         }
         self.plan(now, &peers.iter().map(link_of).collect::<Vec<_>>());
     }
@@ -283,8 +325,10 @@ impl Processors {
             self.planned(self.of_peer(now, index), index, (*link)?)
         };
         let planned: Vec<_> = links.iter().enumerate().map(planned).collect();
-        let are_costs_known = self.raw_ns.is_some() && self.compressed_ns.is_some();
-        self.probes.next(planned, are_costs_known);
+        // Before anything comes there is nothing to try.
+        if self.windows > 0 || planned.iter().any(Option::is_some) {
+            self.probes.next(planned, self.are_costs_known(), self.is_raw_cheaper());
+        }
         for (index, &link) in links.iter().enumerate() {
             let processor = self.of_peer(now, index);
             self.loads[index].limit = link.and_then(|link| self.limit_of(processor, index, link));
@@ -312,7 +356,7 @@ impl Processors {
         let (elapsed, used) = (elapsed_ns as f64, used_ns / elapsed_ns as f64);
         let withheld = now.withheld_ns.saturating_sub(before.withheld_ns) as f64 / elapsed;
         self.withheld = mixed(self.withheld, withheld.min(0.99), 1);
-        let was_limited = self.available.is_some();
+        let was_limited = self.available.is_some() && self.for_sending > 0.0;
         // Others may be in the same group: then less is to be had than its quota.
         self.available = match (self.available, now.quota) {
             (before, quota) if withheld >= WITHHELD_MIN => {
@@ -324,6 +368,9 @@ impl Processors {
             (_, None) => None,
         };
         let Bytes { read, sent, received, delivered } = bytes;
+        if read >= BYTES_MIN {
+            self.windows = (self.windows + 1).min(OPENING_WINDOWS);
+        }
         let incoming = WEIGHTS.received * received + WEIGHTS.delivered * delivered;
         let outgoing = WEIGHTS.read * read + WEIGHTS.sent * sent;
         let rest_ns = (used_ns - compressed.took_ns).max(0.0);
@@ -331,7 +378,11 @@ impl Processors {
         // What a trial takes is no cost of bytes; and where it has a part of a small quota, it is most of what was used.
         let has_tried = std::mem::replace(&mut self.has_tried, !self.trials_began.is_empty());
         if read >= BYTES_MIN && !has_tried {
-            self.learn_costs(read, used_ns - incoming_ns, compressed);
+            // Most of what a byte costs it costs when it leaves, which may be in another window than that in which it came.
+            let left = compressed.original + (sent - compressed.left).max(0.0);
+            let passed =
+                (WEIGHTS.read * read + WEIGHTS.sent * left) / (WEIGHTS.read + WEIGHTS.sent);
+            self.learn_costs(passed, used_ns - incoming_ns, compressed);
         }
         let incoming = incoming_ns / elapsed;
         let Some(available) = self.available.map(|it| QUOTA_PART * it) else { return };
@@ -356,11 +407,14 @@ impl Processors {
         };
         if original <= OTHER_PART_MAX * read {
             let now_ns = (took_ns - compressed.took_ns).max(0.0) / raw;
-            self.raw_ns = learned(self.raw_ns, now_ns, self.raw_age);
+            self.raw_ns = learned(self.raw_ns.filter(|_| self.has_seen_raw), now_ns, self.raw_age);
+            self.has_seen_raw = true;
             self.probes.saw(true);
         } else if raw <= OTHER_PART_MAX * read {
             let now_ns = ((took_ns - raw_ns * raw) / original).max(codec_ns);
-            self.compressed_ns = learned(self.compressed_ns, now_ns, self.compressed_age);
+            let before = self.compressed_ns.filter(|_| self.has_seen_compressed);
+            self.compressed_ns = learned(before, now_ns, self.compressed_age);
+            self.has_seen_compressed = true;
         } else {
             // What all of it took beyond what was believed is either's, by the share that it has in it (normalized least mean
             // squares): if only one were corrected, the other would be believed for ever.
@@ -383,6 +437,9 @@ impl Processors {
     fn limit_of(&self, processor: Processor, index: usize, link: f64) -> Option<CpuLimit> {
         let budget = processor.budget?;
         let codec = self.loads.get(index)?.codec()?;
+        if self.is_opening() {
+            return self.has_seen_compressed.then_some(CpuLimit::NOTHING);
+        }
         let best = processor.carried(link, codec);
         let least = budget.processors / EXPLORED_PART;
         let ppm = |share: f64| (share * 1e6).clamp(1.0, 1e6) as u32;
@@ -535,6 +592,7 @@ impl Node {
             for (index, peer) in self.peers.iter_mut().enumerate() {
                 peer.leaves_raw = self.processors.limit(index) == Some(CpuLimit::NOTHING);
                 let processor = self.processors.of_peer(now, index);
+                peer.contexts.outgoing.quota = self.processors.available;
                 peer.contexts.flows.set_link(link_of(peer).map(|link| (link, processor)));
             }
         }

@@ -40,6 +40,9 @@ const CANDIDATES: [(BatchCodec, f64); 10] = [
 const FIRST: [(u64, BatchCodec); 2] =
     [(20_000_000, BatchCodec::Zstd(6)), (100_000_000, BatchCodec::Zstd(3))];
 const FIRST_OF_FAST: BatchCodec = BatchCodec::Zstd(1);
+/// Of a quota the first codec is assumed to take no more than this part, of bytes of which it leaves so much.
+const FIRST_PART: f64 = 0.25;
+const FIRST_RATIO: f64 = 0.4;
 /// Batches that can't have the model that was picked are compressed with this level.
 const LEVEL_WITHOUT_MODEL: i32 = 6;
 
@@ -52,9 +55,13 @@ const TRIAL_LOG: u8 = 18;
 const TRIAL_MODEL_LOG: u8 = PPM_MEMORY_LOG_MIN + 2;
 
 impl BatchCodec {
-    /// Returns the codec to begin with.
-    pub(super) fn first(rate: Option<Rate>) -> Self {
-        let is_for = |&&(most, _): &&(u64, Self)| rate.is_some_and(|rate| rate.as_bps() <= most);
+    /// Returns the codec to begin with, where so many processors may be had in all, if that is limited.
+    pub(super) fn first(rate: Option<Rate>, quota: Option<f64>) -> Self {
+        let takes = |codec: Self, bps: u64| codec.assumed_ns() * bps as f64 / 8e9 / FIRST_RATIO;
+        let is_for = |&&(most, codec): &&(u64, Self)| {
+            let is_enough = |bps| quota.is_none_or(|quota| takes(codec, bps) <= FIRST_PART * quota);
+            rate.map(Rate::as_bps).is_some_and(|bps| bps <= most && is_enough(bps))
+        };
         FIRST.iter().find(is_for).map_or(FIRST_OF_FAST, |&(_, codec)| codec)
     }
 
@@ -214,8 +221,11 @@ pub(super) struct Picking {
 
 impl Picking {
     /// Begins with what was found for another context of the peer, if there is one.
-    pub(super) fn new(rate: Option<Rate>, other: Option<&CodecPick<BatchCodec>>) -> Self {
-        let first = || BatchCodec::pick(BatchCodec::first(rate));
+    pub(super) fn new(
+        (rate, quota): (Option<Rate>, Option<f64>),
+        other: Option<&CodecPick<BatchCodec>>,
+    ) -> Self {
+        let first = || BatchCodec::pick(BatchCodec::first(rate, quota));
         let pick = other.map_or_else(first, CodecPick::for_another);
         Self { pick, batches: 0, bytes: 0 }
     }
@@ -298,6 +308,18 @@ pub(super) fn count(coders: impl Iterator<Item = Coder>) -> BTreeMap<String, u64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_quota_begins_with_a_cheap_codec() {
+        let first = |mbps, quota| BatchCodec::first(Some(Rate::from_mbps(mbps)), quota);
+        for quota in [None, Some(0.5), Some(0.25)] {
+            assert_eq!([2, 10].map(|mbps| first(mbps, quota)), [BatchCodec::Zstd(6); 2]);
+        }
+        let small = [2, 10, 50, 200].map(|mbps| first(mbps, Some(0.1)));
+        assert_eq!(small[0], BatchCodec::Zstd(6));
+        assert_eq!(small[1..], [BatchCodec::Zstd(1); 3]);
+        assert_eq!(BatchCodec::first(None, Some(0.1)), FIRST_OF_FAST);
+    }
 
     const NMEA: &[u8] = include_bytes!("../../../../../data/telemetry/zed-f9p.nmea");
 

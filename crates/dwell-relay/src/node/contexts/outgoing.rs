@@ -114,6 +114,8 @@ pub(crate) struct Outgoing {
     /// The rate of the link, as far as it is known, and whether batches are short enough for models.
     rate: Option<Rate>,
     is_for_models: bool,
+    /// The processors that may be had, if they are limited.
+    pub(crate) quota: Option<f64>,
     /// What took the processor so long, and took so long in all, since that was asked, in nanoseconds.
     worked_ns: (u64, u64),
     /// Codecs to be tried.
@@ -259,7 +261,7 @@ impl Outgoing {
         }
         context.used_at = now;
         let Coder { zstd: ContextSpec { level, .. }, model } =
-            context.coder(self.rate, self.pick.as_ref(), wanted);
+            context.coder((self.rate, self.quota), self.pick.as_ref(), wanted);
         let zstd = ContextSpec { level, ..zstd };
         // One that is picked begins once batches are short enough for it.
         let may_have_model = !is_alone && wanted.are_short;

@@ -13,7 +13,7 @@ const TIMES_MAX: u32 = 16;
 /// something is compressed, and while they are nothing is learned of what bytes cost.
 const MORE_WINDOWS: u32 = 3;
 /// The first one comes so many windows after the beginning.
-const FIRST_WINDOWS: u32 = 4;
+const FIRST_WINDOWS: u32 = 12;
 /// Under other circumstances, by so many times, earlier ones have confirmed nothing.
 const CHANGE: f64 = 1.25;
 
@@ -50,6 +50,8 @@ pub(super) struct Probes {
     times: u32,
     /// It showed what a byte costs the other way.
     has_shown: bool,
+    /// There was one.
+    has_begun: bool,
     /// What was planned for each peer when it began; nothing of those of which nothing was known.
     then: Vec<Option<Planned>>,
 }
@@ -57,7 +59,14 @@ pub(super) struct Probes {
 impl Probes {
     pub(super) fn new() -> Self {
         let windows = APART_WINDOWS - FIRST_WINDOWS;
-        Self { windows, length: WINDOWS, times: 1, has_shown: false, then: Vec::new() }
+        Self {
+            windows,
+            length: WINDOWS,
+            times: 1,
+            has_shown: false,
+            has_begun: false,
+            then: Vec::new(),
+        }
     }
 
     /// Returns true if the other way is tried now for a peer for which as good as nothing should be compressed, or for
@@ -65,7 +74,9 @@ impl Probes {
     pub(super) fn are_on(&self, is_raw: bool) -> bool {
         let would_compress = || self.then.iter().flatten().any(|planned| planned.is_raw);
         let goes_on = is_raw && !self.has_shown && would_compress();
-        self.windows < self.length + if goes_on { MORE_WINDOWS } else { 0 }
+        // What was compressed before leaves in the first of those in which nothing is.
+        let length = if is_raw { self.length } else { WINDOWS };
+        self.windows < length + if goes_on { MORE_WINDOWS } else { 0 }
     }
 
     /// In the window that is over it was seen what a byte costs, raw or compressed.
@@ -74,9 +85,21 @@ impl Probes {
         self.has_shown |= self.then.iter().flatten().any(is_shown);
     }
 
-    /// A window is over, and this is planned now; `are_costs_known` if both ways were seen.
-    pub(super) fn next(&mut self, planned: Vec<Option<Planned>>, are_costs_known: bool) {
+    /// A window is over, and this is planned now; `are_costs_known` if both ways were seen, and `is_clear` if compressing was
+    /// seen to cost far too much.
+    pub(super) fn next(
+        &mut self,
+        planned: Vec<Option<Planned>>,
+        are_costs_known: bool,
+        is_clear: bool,
+    ) {
         self.windows += 1;
+        if is_clear && !self.has_begun && planned.iter().flatten().all(|it| it.is_raw) {
+            // What the first one would show has been seen.
+            (self.windows, self.has_begun) = (WINDOWS + MORE_WINDOWS, true);
+            self.then = planned;
+            return;
+        }
         let is_as_before = self.is_as_before(&planned);
         if !is_as_before {
             self.times = 1;
@@ -86,6 +109,7 @@ impl Probes {
             let is_confirmed = is_as_before && self.has_shown;
             self.times = if is_confirmed { (2 * self.times).min(TIMES_MAX) } else { 1 };
             (self.windows, self.has_shown) = (0, false);
+            self.has_begun = true;
             self.length = if are_costs_known { 1 } else { WINDOWS };
             self.then = planned;
         }
@@ -112,7 +136,7 @@ mod tests {
     fn tried(probes: &mut Probes, windows: u32, planned: Planned) -> Vec<u32> {
         let is_tried = |_: &u32| {
             probes.saw(!planned.is_raw);
-            probes.next(vec![Some(planned)], true);
+            probes.next(vec![Some(planned)], true, false);
             probes.are_on(true)
         };
         (1..=windows).filter(is_tried).collect()
@@ -124,7 +148,7 @@ mod tests {
         let is_tried = |_: &u32| {
             // What goes by the plan shows nothing of the other way.
             probes.saw(RAW.is_raw);
-            probes.next(vec![Some(RAW)], true);
+            probes.next(vec![Some(RAW)], true, false);
             probes.are_on(true)
         };
         let tried: Vec<_> = (1..=1_000).filter(is_tried).collect();
@@ -138,7 +162,7 @@ mod tests {
         let mut probes = Probes::new();
         let mut on = Vec::new();
         for window in 1..=3 * APART_WINDOWS {
-            probes.next(vec![Some(RAW)], true);
+            probes.next(vec![Some(RAW)], true, false);
             if probes.are_on(true) {
                 on.push(window);
             }
@@ -187,22 +211,34 @@ mod tests {
     fn what_is_not_known_yet_takes_longer_and_is_never_confirmed() {
         let mut probes = Probes::new();
         let is_tried = |_: &u32| {
-            probes.next(vec![None], false);
+            probes.next(vec![None], false, false);
             probes.are_on(true)
         };
         let tried: Vec<_> = (1..=100).filter(is_tried).collect();
-        assert_eq!(tried, [4, 5, 52, 53, 100]);
+        assert_eq!(tried, [12, 13, 60, 61]);
     }
+
+    #[test]
+    fn what_was_seen_to_cost_far_too_much_is_not_tried_again_at_once() {
+        let mut probes = Probes::new();
+        let is_on = |window: &u32| {
+            probes.next(vec![Some(RAW)], true, *window == 1);
+            probes.are_on(true)
+        };
+        let on: Vec<_> = (0..2 * APART_WINDOWS).filter(is_on).collect();
+        assert_eq!(on[0], 1 + APART_WINDOWS - WINDOWS - MORE_WINDOWS, "{on:?}");
+    }
+
     #[test]
     fn who_has_all_compressed_does_not_wait_for_what_others_show() {
         let mut probes = Probes::new();
         let compressed = Planned { is_raw: false, ..RAW };
         let mut on = [0, 0];
         for _ in 0..APART_WINDOWS {
-            probes.next(vec![Some(RAW), Some(compressed)], true);
+            probes.next(vec![Some(RAW), Some(compressed)], true, false);
             on[0] += u32::from(probes.are_on(true));
             on[1] += u32::from(probes.are_on(false));
         }
-        assert_eq!(on, [1 + MORE_WINDOWS, 1]);
+        assert_eq!(on, [1 + MORE_WINDOWS, WINDOWS]);
     }
 }

@@ -95,7 +95,7 @@ fn decoding_has_its_part_of_a_quota_and_each_peer_its_part_of_that() {
 /// Where the quota does not even suffice for raw bytes, contexts are left alone, but for a probe now and then.
 #[test]
 fn where_raw_carries_most_nothing_is_compressed_but_for_probes() {
-    // Two windows each, as what compressing costs with all that it saves was never seen: at 4, 52, 148, 340 and 724 if
+    // Two windows each, as what compressing costs with all that it saves was never seen: at 12, 60, 156, 348 and 732 if
     // something went in them; otherwise nothing is confirmed, and it is five each 48 windows.
     for (has_gone, expected) in [(true, 10), (false, 105)] {
         let mut all = processors(1.0, &[0.0]);
@@ -248,4 +248,61 @@ fn a_trial_of_which_nothing_is_heard_does_not_stop_learning_for_ever() {
         look(&mut all, Some(0.25), (0.25, 0.4), 12.5e6);
     }
     assert!(all.raw_ns.is_some());
+}
+
+/// A look with a quota that is used up, in which so much was read and sent, and compressed to .4 with a codec of 20 ns.
+fn open(all: &mut Processors, part: f64) -> Option<CpuLimit> {
+    let (bytes, original) = (1e6, part * 1e6);
+    let compressed = Compressed { original, left: 0.4 * original, took_ns: 20.0 * original };
+    let sent = bytes - original + compressed.left;
+    let used_ns = 100.0 * (bytes - original) + 90.0 * original;
+    let before = all.times.unwrap_or_default();
+    let times = CpuTimes {
+        used_ns: before.used_ns + used_ns as u64,
+        withheld_ns: before.withheld_ns + SECOND_NS / 2,
+        quota: Some(0.1),
+    };
+    let bytes = Bytes { read: bytes, sent, ..Bytes::default() };
+    all.loads[0].compressed.add(compressed, 0.6);
+    all.measure((before, times), SECOND_NS, (bytes, compressed));
+    all.times = Some(times);
+    all.plan(at(1), &[Some(1.25e6)]);
+    all.loads[0].limit
+}
+
+/// Before anything is planned, or any codec tried.
+#[test]
+fn where_the_processor_is_short_both_ways_are_seen_first() {
+    let mut all = processors(1.0, &[0.0]);
+    assert_eq!(open(&mut all, 0.7), None, "neither was seen");
+    assert!(!all.may_try(at(1)));
+    assert_eq!(open(&mut all, 1.0), Some(CpuLimit::NOTHING), "compressing was");
+    assert_eq!(open(&mut all, 0.2), Some(CpuLimit::NOTHING), "what was compressed leaves first");
+    assert!(!all.may_try(at(1)));
+    assert_eq!(open(&mut all, 0.0), None, "what saves a tenth is worth it");
+    assert!(all.may_try(at(1)));
+    let (raw_ns, compressed_ns) = (all.raw_ns.unwrap(), all.compressed_ns.unwrap());
+    assert!((99.0..101.0).contains(&raw_ns), "{raw_ns}");
+    assert!((89.0..91.0).contains(&compressed_ns), "{compressed_ns}");
+    // What never is compressed as a whole is not waited for.
+    let mut all = processors(1.0, &[0.0]);
+    let waits = (0..100).take_while(|_| {
+        open(&mut all, 0.5);
+        !all.may_try(at(1))
+    });
+    assert_eq!(waits.count(), OPENING_WINDOWS as usize - 1);
+}
+
+#[test]
+fn where_the_processor_is_short_a_trial_is_paid_for_before_the_next() {
+    let mut all = processors(1.0, &[0.0]);
+    for part in [1.0, 1.0, 0.0, 0.0] {
+        open(&mut all, part);
+    }
+    assert!(all.may_try(at(1)));
+    all.trial_began(at(1));
+    // 20 ms of a tenth of a processor.
+    let weak = all.of_peer(at(1), 0);
+    all.trial_ended(at(200), 20 * MILLI_NS, weak);
+    assert!(!all.may_try(at(1_000)) && all.may_try(at(6_000)));
 }

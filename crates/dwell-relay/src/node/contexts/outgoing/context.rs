@@ -225,10 +225,11 @@ impl Context {
         self.picking = None;
     }
 
-    /// Returns what the next batch is to be compressed with.
+    /// Returns what the next batch is to be compressed with, over a link of this rate and with so many processors, if they
+    /// are limited.
     pub(super) fn coder(
         &mut self,
-        rate: Option<Rate>,
+        rate: (Option<Rate>, Option<f64>),
         other: Option<&CodecPick<BatchCodec>>,
         wanted: Wanted,
     ) -> Coder {
