@@ -90,6 +90,14 @@ const SHORT_NS: u64 = held::TARGET_TRIPS * LOCAL_QUEUE_NS;
 /// If the local device pushes back while the relay paces, between this many reports in a row, its link is slower
 /// than what was found.
 const LOCAL_REPORTS: u32 = 3;
+/// Before anything is found over a path as long as this, a link is assumed that carries so many times what came of late: what grows
+/// with each round trip is there two of them later, and then fills the link before it is found, as long as all goes raw. That is
+/// then all that a connection has seen of it.
+const FAR_NS: u64 = 100 * MILLI_NS;
+const ASSUMED_TIMES: f64 = 4.0;
+/// Links of these rates only: on faster ones compressing all costs too much where nothing may be gained by it.
+const ASSUMED_BPS_MIN: f64 = 2e6;
+const ASSUMED_BPS_MAX: f64 = 100e6;
 /// If the peer reports nothing of what is sent for this long, nothing is known any more; if that is more than signs
 /// of life and probes of the path, which nobody reports.
 const FORGET_NS: u64 = 10 * SECOND_NS;
@@ -238,6 +246,17 @@ impl Bottleneck {
             held_back_ns: held.held_back_ns(),
         };
         self.held.as_ref().map(found)
+    }
+
+    /// The rate of a link beyond that is only assumed, to compress for before one is found.
+    pub(crate) fn assumed(&self) -> Option<Rate> {
+        let is_far = self.trip.least().is_some_and(|ns| ns >= FAR_NS as i64);
+        if !is_far || self.held.is_some() {
+            return None;
+        }
+        let came_bps = self.rates_bps().map_or(0.0, |rates| rates.came_bps);
+        let bps = (ASSUMED_TIMES * came_bps).max(ASSUMED_BPS_MIN);
+        (bps <= ASSUMED_BPS_MAX).then(|| Rate::clamped_bps(bps as u64))
     }
 
     /// Returns the recent delay of the path to the peer above its least, in nanoseconds.

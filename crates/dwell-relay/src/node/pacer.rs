@@ -89,6 +89,8 @@ pub struct Pacer {
     standing_until: Instant,
     /// Auto: the bottleneck beyond the next hop, if it is there.
     found: Option<Found>,
+    /// Auto: the rate of a link beyond that was not found yet.
+    assumed: Option<Rate>,
     /// Auto: the socket refused a datagram and has not become writable since.
     blocked: bool,
     blocked_at: Option<Instant>,
@@ -119,6 +121,7 @@ impl Pacer {
             drained_at: Instant::ZERO,
             standing_until: Instant::ZERO,
             found: None,
+            assumed: None,
             blocked: false,
             blocked_at: None,
             sample_start: None,
@@ -203,6 +206,11 @@ impl Pacer {
         self.found = found;
     }
 
+    /// Nothing was found, but this may be.
+    pub(super) fn set_assumed(&mut self, assumed: Option<Rate>) {
+        self.assumed = assumed;
+    }
+
     /// The rate of a slower link beyond the next hop, if there is one.
     pub(super) fn found(&self) -> Option<Found> {
         self.found.filter(|_| self.pacing == Pacing::Auto)
@@ -229,6 +237,11 @@ impl Pacer {
             }
             Pacing::Unlimited => None,
         }
+    }
+
+    /// The rate to compress for: that, or what is assumed as long as nothing is known.
+    pub(super) fn rate_to_compress_for(&self) -> Option<Rate> {
+        self.rate().or(self.assumed.filter(|_| self.pacing == Pacing::Auto))
     }
 
     /// The rate at which frames are handed out, if they are.

@@ -418,6 +418,7 @@ impl Peer {
         };
         self.bottleneck.on_report(now, &link_report);
         self.pacer.set_found(self.bottleneck.found());
+        self.pacer.set_assumed(self.bottleneck.assumed());
     }
 
     /// The peer says when datagrams of the present session came.

@@ -189,7 +189,7 @@ fn link_state(
     let again_bytes = peer.to_retransmit.bytes().min(peer.retransmit_buffer.budget_bytes());
     let again_bytes = again_bytes + peer.before.as_ref().map_or(0, |before| before.again_bytes());
     LinkState {
-        rate: pacer.rate(),
+        rate: pacer.rate_to_compress_for(),
         burst_bytes: pacer.at_once_bytes(),
         ahead_bytes: pacer.ahead_bytes(now) + again_bytes,
         given_bytes: pacer.given_bytes(now) + again_bytes,

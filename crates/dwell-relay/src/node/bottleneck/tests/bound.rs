@@ -149,6 +149,26 @@ fn after_a_step_upwards_a_rate_that_is_known_brings_little() {
     }
 }
 
+/// A connection that measures keeps for a while to the rate at which raw packets filled the link: so they are compressed before it
+/// was found. (Linux's BBR keeps to it for much longer than this one.)
+#[test]
+fn what_is_found_late_is_compressed_before() {
+    for seed in 1..=2 {
+        let terms = Terms { seed, compresses_late: true, ..terms(true, 300_000) };
+        let packets = |terms: Terms| {
+            let mut model = Model::new(&terms);
+            model.probe();
+            model.watch(0, PHASE_MS);
+            model.delivered
+        };
+        let known = packets(Terms { knows: true, ..terms.clone() });
+        let late = packets(Terms { assumes: false, ..terms.clone() });
+        let found = packets(terms);
+        println!("seed {seed}: {late} and {found} packets in 20 s, with a known rate {known}");
+        assert!(found > known - known / 10 && found > late, "seed {seed}: {late} {found} {known}");
+    }
+}
+
 /// With a connection of the usual kind and a round trip of 300 ms nobody gets there in 20 s, and what was found costs nothing.
 #[test]
 fn very_far_away_the_usual_connection_is_slower_than_any_relay() {

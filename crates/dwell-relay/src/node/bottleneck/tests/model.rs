@@ -38,6 +38,9 @@ pub(super) struct Terms {
     pub(super) grants: bool,
     /// What is left of packets, in percent, as they come to the relay's link: they were compressed before.
     pub(super) left_percent: u64,
+    /// They are not before the relay knows a rate, or assumes one if it does that.
+    pub(super) compresses_late: bool,
+    pub(super) assumes: bool,
     /// Traffic beside the tunnel that reacts to nothing.
     pub(super) cross_bps: u64,
     /// Connections beside the tunnel that fill any queue.
@@ -67,6 +70,8 @@ impl Default for Terms {
             has_flows: false,
             grants: true,
             left_percent: 100,
+            compresses_late: false,
+            assumes: true,
             cross_bps: 0,
             cross_flows: 0,
             offered_bps: u64::MAX,
@@ -222,6 +227,8 @@ pub(super) struct Model {
     /// The packets of datagrams that have not come.
     carried: BTreeMap<u64, Vec<Waiting>>,
     number: u64,
+    /// The packets that came, as acknowledgements say.
+    pub(super) delivered: u64,
     /// The last number of the session before.
     renewed_at: u64,
     link: LinkModel<Packet>,
@@ -259,6 +266,7 @@ impl Model {
             port: if terms.has_flows { Queue::real() } else { Queue::simple() },
             carried: BTreeMap::new(),
             number: 0,
+            delivered: 0,
             renewed_at: 0,
             link: LinkModel::new(terms.link.clone().with_seed(terms.seed)),
             back: LinkModel::new(terms.back.clone().with_seed(terms.seed + 100)),
@@ -426,6 +434,7 @@ impl Model {
     fn answers(&mut self) {
         while let Some(delivered) = self.acks.pop(self.now) {
             let Answer { is_ours, flow, serial } = delivered.packet;
+            self.delivered += u64::from(is_ours);
             let flows = if is_ours { &mut self.flows } else { &mut self.others };
             flows[flow].acknowledged(self.now, serial);
         }
@@ -437,6 +446,7 @@ impl Model {
                 }
                 self.bottleneck.on_report(self.now, report);
                 self.pacer.set_found(self.bottleneck.found());
+                self.pacer.set_assumed(self.bottleneck.assumed().filter(|_| self.terms.assumes));
             }
         }
     }
@@ -470,7 +480,9 @@ impl Model {
                 self.offered -= PACKET_BYTES as f64;
                 let serial = self.flows[flow].send(self.now);
                 let bytes = PACKET_BYTES - self.rng.below(PACKET_BYTES / 2);
-                let bytes = bytes * self.terms.left_percent / 100;
+                let is_raw =
+                    self.terms.compresses_late && self.pacer.rate_to_compress_for().is_none();
+                let bytes = if is_raw { bytes } else { bytes * self.terms.left_percent / 100 };
                 self.port.push(self.now, rate, Waiting { flow, serial, bytes });
             }
         }
