@@ -245,6 +245,14 @@ impl Receiver {
         len
     }
 
+    /// Takes all bytes that are there, and leaves it this buffer for the next ones, whatever is in it.
+    pub fn take_all(&mut self, buffer: Vec<u8>) -> Vec<u8> {
+        let mut taken = std::mem::replace(&mut self.output, buffer);
+        self.output.clear();
+        taken.drain(..std::mem::take(&mut self.output_at));
+        taken
+    }
+
     /// Returns true if the end was announced, and everything before it has come. There may still be
     /// data to consume.
     pub fn is_finished(&self) -> bool {

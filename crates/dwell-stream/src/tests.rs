@@ -66,6 +66,9 @@ fn transfer_over(
         let consumed = receiver.data().len().min(next());
         got.extend_from_slice(&receiver.data()[..consumed]);
         receiver.consume(consumed);
+        if round % 5 == 4 {
+            got.extend(receiver.take_all(vec![1; 3]));
+        }
         // Two jobs under way at once, finished in the wrong order.
         jobs.extend(sender.next_job(now));
         if jobs.len() == 2 || next() % 2 == 0 || sender.wire(now).is_empty() {

@@ -404,29 +404,19 @@ async fn receive_stream<F: FnMut(&Progress)>(
     (limits.window_log, limits.model_log) = (context.window, context.model);
     let mut receiver = Receiver::new(limits);
     let mut decompress = Decompressors::new();
-    let mut bytes = vec![0; PIECE_BYTES];
+    // What has come of it already.
+    let mut bytes = std::mem::take(&mut carrier.rest);
+    let (mut at, mut len) = (0, bytes.len());
+    bytes.resize(len.max(PIECE_BYTES), 0);
     while !receiver.is_finished() {
-        if carrier.rest.is_empty() {
-            let len = loop {
-                tokio::select! {
-                    biased;
-                    Some(have) = writer.answers.recv() => carrier.say(&Message::Have(have)).await?,
-                    _ = writer.pulse.tick() => carrier.say(&Message::Alive).await?,
-                    len = carrier.read(&mut bytes) => break len.map_err(|error| cut(&error))?,
-                }
-            };
-            if len == 0 {
-                return Err(cut(&io::ErrorKind::UnexpectedEof.into()).into());
-            }
-            carrier.rest.extend_from_slice(&bytes[..len]);
+        if at == len {
+            (at, len) = (0, read_some(carrier, writer, &mut bytes).await?);
         }
-        let taken = receiver
-            .feed(&carrier.rest, &mut decompress)
+        at += receiver
+            .feed(&bytes[at..len], &mut decompress)
             .map_err(|error| Failure::Transfer(TransferError::Damaged(error)))?;
-        carrier.rest.drain(..taken);
         if !receiver.data().is_empty() {
-            let piece = receiver.data().to_vec();
-            receiver.consume(piece.len());
+            let piece = receiver.take_all(writer.spare.try_recv().unwrap_or_default());
             if !drops {
                 writer.write(carrier, Piece::Bytes(piece)).await?;
             }
@@ -434,7 +424,28 @@ async fn receive_stream<F: FnMut(&Progress)>(
         writer.link_bytes = link_bytes_before + receiver.stats().wire_bytes;
         meter.moved(writer.count.get(), writer.link_bytes);
     }
+    carrier.rest.extend_from_slice(&bytes[at..len]);
     Ok(())
+}
+
+/// Reads what comes next, and meanwhile says what there is to say.
+async fn read_some(
+    carrier: &mut Carrier,
+    writer: &mut Writer,
+    bytes: &mut [u8],
+) -> Result<usize, Failure> {
+    let len = loop {
+        tokio::select! {
+            biased;
+            Some(have) = writer.answers.recv() => carrier.say(&Message::Have(have)).await?,
+            _ = writer.pulse.tick() => carrier.say(&Message::Alive).await?,
+            len = carrier.read(bytes) => break len.map_err(|error| cut(&error))?,
+        }
+    };
+    match len {
+        0 => Err(cut(&io::ErrorKind::UnexpectedEof.into()).into()),
+        len => Ok(len),
+    }
 }
 
 /// Waits until all is in its place.
@@ -502,6 +513,8 @@ enum GaveUp {
 /// A thread that writes and hashes, as writing may take any time.
 struct Writer {
     pieces: mpsc::Sender<Piece>,
+    /// The buffers of those that were written.
+    spare: mpsc::Receiver<Vec<u8>>,
     answers: mpsc::Receiver<Have>,
     outcome: Option<oneshot::Receiver<Outcome>>,
     /// What came of it, if that was asked for already.
@@ -518,19 +531,31 @@ struct Writer {
 impl Writer {
     fn start(sink: Sink, offer: &Offer, count: Arc<Count>) -> io::Result<Self> {
         let (pieces, mut receiver) = mpsc::channel(PIECES_MAX);
+        let (used, spare) = mpsc::channel(PIECES_MAX);
         let (answer, answers) = mpsc::channel(ANSWERS_MAX);
         let (ended, outcome) = oneshot::channel();
         let name = if offer.is_tree { offer.name.clone() } else { sink.shown() };
         let work = move || {
             // Nobody asks if all went well.
-            let _ = ended.send(write(sink, &mut receiver, &answer));
+            let _ = ended.send(write(sink, &mut receiver, &used, &answer));
         };
         thread::Builder::new().name("dwell-write".to_owned()).spawn(work)?;
         let (outcome, link_bytes) = (Some(outcome), 0);
         let mut pulse = tokio::time::interval_at(tokio::time::Instant::now() + PULSE, PULSE);
         pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (ended, progress) = (None, None);
-        Ok(Self { pieces, answers, outcome, ended, name, count, link_bytes, progress, pulse })
+        Ok(Self {
+            pieces,
+            spare,
+            answers,
+            outcome,
+            ended,
+            name,
+            count,
+            link_bytes,
+            progress,
+            pulse,
+        })
     }
 
     /// Hands it a piece, and what it answers meanwhile to the sender.
@@ -614,12 +639,16 @@ impl Writer {
 fn write(
     mut sink: Sink,
     pieces: &mut mpsc::Receiver<Piece>,
+    used: &mpsc::Sender<Vec<u8>>,
     answers: &mpsc::Sender<Have>,
 ) -> Outcome {
     while let Some(piece) = pieces.blocking_recv() {
         let result = match piece {
             Piece::Bytes(bytes) => {
-                sink.take(&bytes, &mut |have| answers.blocking_send(have).is_ok()).map(|()| None)
+                let taken = sink.take(&bytes, &mut |have| answers.blocking_send(have).is_ok());
+                // Enough of them are there if there is no room.
+                let _ = used.try_send(bytes);
+                taken.map(|()| None)
             }
             Piece::End(awaited) => sink.finish(|| !awaited.is_closed()).map(Some),
         };

@@ -21,6 +21,14 @@ const NEAR_LEN_MIN: usize = 4096;
 const GOING_ON_LEN_MIN: usize = 32;
 /// One place in so many, as a binary logarithm, is remembered.
 const SPACING_LOG2: u32 = 6;
+/// After so many bytes in which nothing was repeated, and whose taker waits for more, only one stretch in so many is
+/// searched, until something is found.
+const FRUITLESS_MAX: u64 = 8 << 20;
+const STRETCHES: u64 = 8;
+/// The length of a stretch, as a binary logarithm.
+const STRETCH_LOG2: u32 = 16;
+/// The bytes that a hash depends on.
+const HASHED_LEN: usize = u64::BITS as usize;
 
 /// The longest window that fits into so many bytes, as a binary logarithm; 0, which is none, if that is too short to
 /// be of use.
@@ -118,6 +126,8 @@ pub(super) struct Finder {
     remembered: Vec<(u32, u64)>,
     /// The longest distance that the receiver is known to hold, as a binary logarithm.
     held: Arc<AtomicU8>,
+    /// The number of bytes that came since something was repeated.
+    fruitless: u64,
 }
 
 impl Finder {
@@ -134,13 +144,21 @@ impl Finder {
             going_on: None,
             remembered: Vec::new(),
             held,
+            fruitless: 0,
         }
     }
 
-    /// Appends the parts of the next block, which is no longer than half of the window.
-    pub(super) fn find(&mut self, block: &[u8], parts: &mut Vec<Part>) {
+    /// Appends the parts of the next block, which is no longer than half of the window. `is_awaited` if whoever takes
+    /// them has nothing else to do: then what is hardly ever repeated is searched less closely.
+    pub(super) fn find(&mut self, block: &[u8], is_awaited: bool, parts: &mut Vec<Part>) {
         let base = self.ring.total;
         self.ring.push(block);
+        let is_fruitless = self.fruitless >= FRUITLESS_MAX;
+        self.fruitless = self.fruitless.saturating_add(block.len() as u64);
+        if is_awaited && is_fruitless && !(base >> STRETCH_LOG2).is_multiple_of(STRETCHES) {
+            self.pass(block, parts);
+            return;
+        }
         let mut done = 0;
         if let Some(distance) = self.going_on.take() {
             let len = self.forward(distance, base, block);
@@ -177,6 +195,16 @@ impl Finder {
         }
     }
 
+    /// Passes by a block.
+    fn pass(&mut self, block: &[u8], parts: &mut Vec<Part>) {
+        let last = &block[block.len().saturating_sub(HASHED_LEN)..];
+        self.hash = roll(self.hash, last, &mut self.remembered);
+        self.remembered.clear();
+        if !block.is_empty() {
+            parts.push(Part::New(block.len()));
+        }
+    }
+
     fn repeat(
         &mut self,
         distance: u64,
@@ -195,6 +223,7 @@ impl Finder {
             parts.push(Part::New(range.start - done));
         }
         parts.push(Part::Repeat { distance, len });
+        self.fruitless = 0;
         self.going_on = (range.end == block_len).then_some(u64::from(distance));
         range.end
     }
@@ -260,8 +289,11 @@ const REMEMBERED: u64 = 1 << (u64::BITS - SPACING_LOG2);
 #[cold]
 #[inline(never)]
 fn remember(hashes: [u64; 4], from: u32, places: &mut Vec<(u32, u64)>) {
-    let all = hashes.into_iter().zip(from..);
-    places.extend(all.filter(|(hash, _)| *hash < REMEMBERED).map(|(hash, at)| (at, hash)));
+    for (hash, at) in hashes.into_iter().zip(from..) {
+        if hash < REMEMBERED {
+            places.push((at, hash));
+        }
+    }
 }
 
 /// Random numbers, the same at every build.
@@ -295,7 +327,7 @@ mod tests {
         let mut new = 0;
         for block in bytes.chunks(block_len) {
             let mut parts = Vec::new();
-            finder.find(block, &mut parts);
+            finder.find(block, false, &mut parts);
             let mut at = 0;
             for part in parts {
                 match part {
@@ -332,7 +364,7 @@ mod tests {
         let repeats = |finder: &mut Finder, block: &[u8]| {
             let mut parts = Vec::new();
             for block in block.chunks(65_536) {
-                finder.find(block, &mut parts);
+                finder.find(block, false, &mut parts);
             }
             parts.iter().any(|part| matches!(part, Part::Repeat { .. }))
         };
@@ -362,6 +394,28 @@ mod tests {
         let bytes = [&random(3, 300_000)[..], &one, &[7; 77], &one[1000..200_000]].concat();
         let new = round_trip(&bytes, 50_000, 20);
         assert!((700_000..702_500).contains(&new), "{new}");
+    }
+
+    #[test]
+    fn who_waits_has_less_searched_until_something_is_repeated() {
+        // The repetition begins behind a stretch that is searched.
+        let once = random(1, (10 << 20) + (1 << STRETCH_LOG2));
+        let repeated = |is_awaited: bool| {
+            let mut finder = Finder::new(24, 1 << 24, holding(24));
+            let mut parts = Vec::new();
+            for block in once.chunks(65_536).chain(once[..4 << 20].chunks(65_536)) {
+                finder.find(block, is_awaited, &mut parts);
+            }
+            let len = |part: &Part| match part {
+                Part::Repeat { len, .. } => *len as usize,
+                Part::New(_) => 0,
+            };
+            parts.iter().map(len).sum::<usize>()
+        };
+        let stretch = 1 << STRETCH_LOG2;
+        assert!(repeated(false) > (4 << 20) - stretch);
+        let least = (4 << 20) - STRETCHES as usize * stretch;
+        assert!((least..(4 << 20) - stretch).contains(&repeated(true)), "{}", repeated(true));
     }
 
     #[test]

@@ -271,14 +271,16 @@ impl Plan {
             .then(|| Finder::new(self.window_log2, bytes, Arc::clone(&self.held)));
         let for_reader = asks.then_some(for_reader);
         let read = read_aside(source, for_reader, self.is_quick, finder, Arc::clone(&count));
-        let pieces = read.map_err(RunError::from)?;
-        Ok(Reading { pieces, answers: asks.then_some(answers), count })
+        let (pieces, used) = read.map_err(RunError::from)?;
+        Ok(Reading { pieces, used, answers: asks.then_some(answers), count })
     }
 }
 
 /// The thread that reads.
 struct Reading {
     pieces: mpsc::Receiver<Piece>,
+    /// Where the buffers of pieces go back to it.
+    used: blocking::SyncSender<Vec<u8>>,
     /// Where the receiver's answers go; none if nothing is asked.
     answers: Option<blocking::SyncSender<Have>>,
     count: Arc<Count>,
@@ -355,11 +357,31 @@ fn unexpected(message: Message) -> TransferError {
 }
 
 /// Hands pieces over to those who send them.
-struct Pieces(mpsc::Sender<Piece>);
+struct Pieces {
+    to: mpsc::Sender<Piece>,
+    /// The buffers of those that were sent.
+    spare: blocking::Receiver<Vec<u8>>,
+    /// The part of the last ones, about [`PIECES_REMEMBERED`], for which there was no room at once.
+    held_up: f64,
+}
+
+/// So many pieces say whether a link holds them up.
+const PIECES_REMEMBERED: f64 = 32.0;
 
 impl Outlet for Pieces {
     fn put(&mut self, piece: Vec<u8>) -> bool {
-        self.0.blocking_send(Piece::Bytes(piece)).is_ok()
+        let is_held_up = f64::from(u8::from(self.to.capacity() == 0));
+        self.held_up += (is_held_up - self.held_up) / PIECES_REMEMBERED;
+        self.to.blocking_send(Piece::Bytes(piece)).is_ok()
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        self.spare.try_recv().unwrap_or_default()
+    }
+
+    fn is_waiting(&self) -> bool {
+        // A link holds up nearly all of them. Threads that share the processors hold each other up now and then.
+        self.held_up < 0.5
     }
 }
 
@@ -370,19 +392,20 @@ fn read_aside(
     is_quick: bool,
     finder: Option<Finder>,
     count: Arc<Count>,
-) -> io::Result<mpsc::Receiver<Piece>> {
-    let (pieces, receiver) = mpsc::channel(PIECES_MAX);
+) -> io::Result<(mpsc::Receiver<Piece>, blocking::SyncSender<Vec<u8>>)> {
+    let (to, receiver) = mpsc::channel(PIECES_MAX);
+    let (used, spare) = blocking::sync_channel(PIECES_MAX);
     let read = move || {
-        let mut outlet = Pieces(pieces);
+        let mut outlet = Pieces { to, spare, held_up: 1.0 };
         let made = Recorder::new(answers, is_quick, finder, &mut outlet, count).run(source);
         // Nobody waits for it if the transfer has failed.
-        let _ = outlet.0.blocking_send(match made {
+        let _ = outlet.to.blocking_send(match made {
             Ok(sent) => Piece::End(sent),
             Err(stop) => Piece::Failed(stop),
         });
     };
     thread::Builder::new().name("dwell-read".to_owned()).spawn(read)?;
-    Ok(receiver)
+    Ok((receiver, used))
 }
 
 enum Failure {
@@ -559,6 +582,17 @@ impl<F: FnMut(&Progress)> Sending<F> {
         }
     }
 
+    /// Turns to the next piece; the buffer of the one before goes back.
+    fn turn_to(&mut self, piece: Vec<u8>) {
+        let mut used = std::mem::replace(&mut self.piece, piece);
+        self.at = 0;
+        used.clear();
+        if used.capacity() > 0 {
+            // Enough of them are there if there is no room.
+            let _ = self.reading.used.try_send(used);
+        }
+    }
+
     /// Gives the sender what it has room for.
     fn take(&mut self, cx: &mut Context<'_>) -> Result<bool, Failure> {
         let mut moved = false;
@@ -570,7 +604,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
             }
             match self.reading.pieces.poll_recv(cx) {
                 Poll::Pending => break,
-                Poll::Ready(Some(Piece::Bytes(bytes))) => (self.piece, self.at) = (bytes, 0),
+                Poll::Ready(Some(Piece::Bytes(bytes))) => self.turn_to(bytes),
                 Poll::Ready(Some(Piece::End(sent))) => {
                     self.sent = Some(sent);
                     self.up.finish();

@@ -210,9 +210,20 @@ pub(super) enum Stop {
     Answer,
 }
 
-/// Where records go, piece by piece. False if nobody takes them.
+/// Where records go, piece by piece.
 pub(super) trait Outlet {
+    /// False if nobody takes them.
     fn put(&mut self, piece: Vec<u8>) -> bool;
+
+    /// An empty buffer for another piece; one that was used before has its memory already.
+    fn buffer(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// True if whoever takes the pieces takes them as soon as they come, so that no link holds them up.
+    fn is_waiting(&self) -> bool {
+        false
+    }
 }
 
 /// Turns a source into records.
@@ -490,7 +501,7 @@ impl<'a, O: Outlet> Recorder<'a, O> {
             return self.flush_if_long();
         };
         let mut parts = Vec::new();
-        finder.find(data, &mut parts);
+        finder.find(data, self.outlet.is_waiting(), &mut parts);
         let mut rest = data;
         for part in parts {
             let len = match part {
@@ -558,8 +569,11 @@ impl<'a, O: Outlet> Recorder<'a, O> {
     }
 
     fn flush(&mut self) -> Result<(), Stop> {
-        let piece = std::mem::take(&mut self.piece);
-        if piece.is_empty() || self.outlet.put(piece) { Ok(()) } else { Err(Stop::Gone) }
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::replace(&mut self.piece, self.outlet.buffer());
+        if self.outlet.put(piece) { Ok(()) } else { Err(Stop::Gone) }
     }
 }
 
