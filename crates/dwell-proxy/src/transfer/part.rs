@@ -36,6 +36,8 @@ const TRIES: usize = 8;
 pub(super) struct PartFile {
     pub(super) file: File,
     pub(super) name: OsString,
+    /// True if it was made just now, and so is empty at first.
+    pub(super) is_new: bool,
 }
 
 /// A directory in which a tree is put together, locked.
@@ -90,19 +92,13 @@ pub(super) fn open_file(
     if let Some(part) = find_file(directory, name) {
         return Ok(part);
     }
-    let flags = OFlags::RDWR
-        | OFlags::CREATE
-        | OFlags::EXCL
-        | OFlags::NOFOLLOW
-        | OFlags::NONBLOCK
-        | OFlags::CLOEXEC;
     let mut name = part_name(name);
     let known = name.clone();
     for _ in 0..TRIES {
-        match openat(directory, &name, flags, mode) {
+        match openat(directory, &name, NEW_FILE, mode) {
             // Not all file systems make files for the user who asks for them.
             Ok(fd) if is_usable(directory, &fd, &name, FileType::RegularFile, true)? => {
-                return Ok(PartFile { file: fd.into(), name });
+                return Ok(PartFile { file: fd.into(), name, is_new: true });
             }
             Ok(_) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -118,8 +114,29 @@ pub(super) fn find_file(directory: BorrowedFd<'_>, name: &OsStr) -> Option<PartF
     let name = part_name(name);
     let fd = openat(directory, &name, flags, Mode::empty()).ok()?;
     let is_usable = is_usable(directory, &fd, &name, FileType::RegularFile, false).ok()?;
-    is_usable.then(|| PartFile { file: fd.into(), name })
+    is_usable.then(|| PartFile { file: fd.into(), name, is_new: false })
 }
+
+/// Makes the part of a file in a directory that is new, and that nobody else writes to: without a lock of its own.
+pub(super) fn make_file(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    mode: Mode,
+) -> io::Result<PartFile> {
+    let known = part_name(name);
+    match openat(directory, &known, NEW_FILE, mode) {
+        Ok(fd) => Ok(PartFile { file: fd.into(), name: known, is_new: true }),
+        Err(Errno::EXIST) => open_file(directory, name, mode),
+        Err(error) => Err(error.into()),
+    }
+}
+
+const NEW_FILE: OFlags = OFlags::RDWR
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

@@ -203,8 +203,13 @@ impl Site {
             last_name: name,
             was_there,
         };
+        let tree = if was_there {
+            Tree::new(staged, Some(parts))
+        } else {
+            Tree::new_with_parts(staged, parts)
+        };
         Ok(Self {
-            tree: Tree::new(staged, Some(parts)),
+            tree,
             shown: directory.join(part),
             name: None,
             staging: Some(staging),

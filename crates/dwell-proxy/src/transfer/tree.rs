@@ -25,6 +25,8 @@ pub(super) struct Tree {
     /// Where the parts of files are, if not beside them. All below it was made here then, so that
     /// permissions that would be in the way may be changed.
     parts: Option<OwnedFd>,
+    /// They were made just now, and there is none from an earlier time.
+    has_new_parts: bool,
 }
 
 const DIRECTORY: OFlags =
@@ -32,7 +34,12 @@ const DIRECTORY: OFlags =
 
 impl Tree {
     pub(super) const fn new(base: OwnedFd, parts: Option<OwnedFd>) -> Self {
-        Self { base, current: None, parts }
+        Self { base, current: None, parts, has_new_parts: false }
+    }
+
+    /// In a directory that is locked and was made just now, with the parts of files in this directory below it.
+    pub(super) const fn new_with_parts(base: OwnedFd, parts: OwnedFd) -> Self {
+        Self { base, current: None, parts: Some(parts), has_new_parts: true }
     }
 
     pub(super) fn base(&self) -> BorrowedFd<'_> {
@@ -142,8 +149,9 @@ impl Tree {
 
     /// Opens the part of a file.
     pub(super) fn open_part(&mut self, path: &EntryPath, mode: Mode) -> io::Result<PartFile> {
+        let make = if self.has_new_parts { part::make_file } else { part::open_file };
         let (directory, name) = self.place_of_part(path)?;
-        part::open_file(directory, &name, mode)
+        make(directory, &name, mode)
     }
 
     /// The part of a file, if there is one.

@@ -167,12 +167,14 @@ impl Sink {
             Some(part) => complete(site, part, &path, &mut self.early),
             None => Ok(()),
         };
-        let stat = completed.and_then(|()| site.tree.stat(&path));
+        let has_links = writing.entry.link_id != 0;
+        let stat =
+            completed.and_then(|()| if has_links { site.tree.stat(&path) } else { Ok(None) });
         let stat = stat.map_err(|error| cant_write(site, &path, error))?;
         self.put(&path)?;
         let name_bytes = self.name_bytes + path.bytes().len();
         let fits = self.linked.len() < LINKED_MAX && name_bytes <= NAME_BYTES_MAX;
-        if writing.entry.link_id != 0
+        if has_links
             && fits
             && let Some(node) = stat.and_then(|stat| node_of(&stat))
         {
@@ -221,7 +223,9 @@ impl Writing {
         let at = self.at;
         let meta = self.entry.meta;
         let (part, _) = self.part(site)?;
-        part.file.set_len(at)?;
+        if !part.is_new {
+            part.file.set_len(at)?;
+        }
         if let Some(meta) = meta {
             set_meta(part.file.as_fd(), &meta)?;
         }
