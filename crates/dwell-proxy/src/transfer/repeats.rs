@@ -87,6 +87,12 @@ impl Ring {
         position as usize & (self.window - 1)
     }
 
+    /// The bytes from a position on that is held, at most `len`, as many as stand together there.
+    fn stretch(&self, position: u64, len: usize) -> &[u8] {
+        let at = self.index(position);
+        &self.bytes[at..self.bytes.len().min(at.saturating_add(len))]
+    }
+
     fn byte(&self, position: u64) -> u8 {
         self.bytes[self.index(position)]
     }
@@ -242,8 +248,16 @@ impl Finder {
         if !self.holds(distance, position) {
             return 0;
         }
-        let before = (position - distance..).map(|position| self.ring.byte(position));
-        new.iter().zip(before).take_while(|(new, old)| **new == *old).count()
+        let mut same = 0;
+        while same < new.len() {
+            let old = self.ring.stretch(position - distance + same as u64, new.len() - same);
+            let more = common_len(&new[same..], old);
+            same += more;
+            if more == 0 || more < old.len() {
+                break;
+            }
+        }
+        same
     }
 
     /// The number of bytes before a position that are the same so far back.
@@ -255,6 +269,15 @@ impl Finder {
         };
         (0..new.len()).take_while(|&at| same(at)).count()
     }
+}
+
+/// The number of bytes with which both begin.
+fn common_len(one: &[u8], other: &[u8]) -> usize {
+    let (ones, others) = (one.as_chunks::<32>().0, other.as_chunks::<32>().0);
+    let chunks = ones.iter().zip(others).take_while(|(one, other)| one == other).count();
+    let done = 32 * chunks;
+    let rest = one[done..].iter().zip(&other[done..]);
+    done + rest.take_while(|(one, other)| one == other).count()
 }
 
 /// Rolls a hash over a block, and appends the places behind which it has zeros at its top. Four bytes at a time, of which
@@ -394,6 +417,18 @@ mod tests {
         let bytes = [&random(3, 300_000)[..], &one, &[7; 77], &one[1000..200_000]].concat();
         let new = round_trip(&bytes, 50_000, 20);
         assert!((700_000..702_500).contains(&new), "{new}");
+    }
+
+    #[test]
+    fn as_much_is_common_as_is_the_same() {
+        let bytes = random(1, 200);
+        for at in [0, 1, 31, 32, 33, 64, 127, 150] {
+            let mut other = bytes[..150].to_vec();
+            if let Some(byte) = other.get_mut(at) {
+                *byte ^= 1;
+            }
+            assert_eq!((common_len(&bytes, &other), common_len(&other, &bytes)), (at, at));
+        }
     }
 
     #[test]
