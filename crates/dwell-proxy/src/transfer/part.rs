@@ -117,7 +117,8 @@ pub(super) fn find_file(directory: BorrowedFd<'_>, name: &OsStr) -> Option<PartF
     is_usable.then(|| PartFile { file: fd.into(), name, is_new: false })
 }
 
-/// Makes the part of a file in a directory that is new, and that nobody else writes to: without a lock of its own.
+/// Makes the part of a file in a directory that is new, and locked as a whole. It is locked all the same: not all file
+/// systems lock directories.
 pub(super) fn make_file(
     directory: BorrowedFd<'_>,
     name: &OsStr,
@@ -125,7 +126,12 @@ pub(super) fn make_file(
 ) -> io::Result<PartFile> {
     let known = part_name(name);
     match openat(directory, &known, NEW_FILE, mode) {
-        Ok(fd) => Ok(PartFile { file: fd.into(), name: known, is_new: true }),
+        Ok(fd) => {
+            if let Err(error) = flock(fd.as_fd(), FlockOperation::NonBlockingLockExclusive) {
+                tracing::debug!("{} can't be locked: {error}", known.display());
+            }
+            Ok(PartFile { file: fd.into(), name: known, is_new: true })
+        }
         Err(Errno::EXIST) => open_file(directory, name, mode),
         Err(error) => Err(error.into()),
     }

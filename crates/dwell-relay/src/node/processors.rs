@@ -368,7 +368,8 @@ impl Processors {
             (_, None) => None,
         };
         let Bytes { read, sent, received, delivered } = bytes;
-        if read >= BYTES_MIN {
+        // With too little to learn from it must come to an end, too.
+        if read >= BYTES_MIN || (read > 0.0 && self.is_short()) {
             self.windows = (self.windows + 1).min(OPENING_WINDOWS);
         }
         let incoming = WEIGHTS.received * received + WEIGHTS.delivered * delivered;
