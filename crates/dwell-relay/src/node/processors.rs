@@ -316,7 +316,7 @@ impl Processors {
             // Nothing was measured yet, but a quota is known.
             _ => self.available = times.and_then(|times| times.quota),
         }
-        self.plan(now, &peers.iter().map(link_of).collect::<Vec<_>>());
+        self.plan(now, &peers.iter().map(link_to_plan_for).collect::<Vec<_>>());
     }
 
     /// Finds what is best for each peer now, with links of so many bytes a second, where that is known.
@@ -540,6 +540,11 @@ impl Sums {
             took_ns: compress.took_ns,
         }
     }
+}
+
+/// The same of the link that it is compressed for, which may only be assumed: what is compressed for that must fit a quota, too.
+fn link_to_plan_for(peer: &Peer) -> Option<f64> {
+    peer.pacer.rate_to_compress_for().map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
 /// The bytes a second of the link to a peer, if its rate is known.
