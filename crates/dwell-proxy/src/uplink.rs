@@ -34,6 +34,8 @@ const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 /// What follows so soon after the last was written, and before anything was heard, is a part of the same message, although all before it was
 /// confirmed: a server may make an answer more slowly than the link takes it. In nanoseconds.
 const PART_NS: u64 = 4_000_000;
+/// Later than this after its beginning nothing is a part of it any more: who only sends, a little at a time, is one who sends messages.
+const PARTS_NS_MAX: u64 = 64_000_000;
 
 /// What was said of a link and a path that are known well counts for so many messages more, and so long, in nanoseconds.
 const SETTLED_MESSAGES: u32 = 7;
@@ -246,6 +248,7 @@ impl Uplink {
             let is_part = !self.has_heard && now.since_ns(self.wrote_at) < PART_NS;
             // One of which nothing was written yet is being compressed.
             let is_same = |message: &Message| {
+                let is_part = is_part && now.since_ns(message.begun_at) < PARTS_NS_MAX;
                 message.len > 0 && (is_part || before.has_written_as(&message.before))
             };
             let message = self.message.filter(|message| !is_alone || is_same(message));

@@ -314,7 +314,10 @@ impl Processors {
                 self.measure((before, times), elapsed_ns, (bytes, compressed));
             }
             // Nothing was measured yet, but a quota is known.
-            _ => self.available = times.and_then(|times| times.quota),
+            _ => {
+                self.available = times.and_then(|times| times.quota);
+                self.for_sending = self.available.map_or(0.0, |available| QUOTA_PART * available);
+            }
         }
         self.plan(now, &peers.iter().map(link_to_plan_for).collect::<Vec<_>>());
     }

@@ -293,6 +293,38 @@ fn where_the_processor_is_short_both_ways_are_seen_first() {
     assert_eq!(waits.count(), OPENING_WINDOWS as usize - 1);
 }
 
+/// Over a link on which so little goes raw that nothing can be learned from it, or goes at all.
+#[test]
+fn where_the_processor_is_short_little_traffic_locks_nobody_out() {
+    for read_raw in [50e3, 100.0] {
+        let mut all = processors(1.0, &[0.0]);
+        open(&mut all, 1.0);
+        assert_eq!(open(&mut all, 1.0), Some(CpuLimit::NOTHING));
+        let waits = (0..100).take_while(|_| {
+            let before = all.times.unwrap();
+            let withheld_ns = before.withheld_ns + SECOND_NS / 2;
+            let times = CpuTimes { used_ns: before.used_ns + 5_000_000, withheld_ns, ..before };
+            let bytes = Bytes { read: read_raw, sent: read_raw, ..Bytes::default() };
+            all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
+            all.times = Some(times);
+            all.plan(at(1), &[Some(0.25e6)]);
+            !all.may_try(at(1))
+        });
+        let waits = waits.count();
+        assert!(waits < OPENING_WINDOWS as usize, "{read_raw}: {waits}");
+        assert_eq!(all.loads[0].limit, None, "{read_raw}: compressing carries more");
+    }
+}
+
+#[test]
+fn with_a_quota_that_is_known_first_something_can_be_planned() {
+    let mut all = processors(1.0, &[0.0]);
+    let times = CpuTimes { quota: Some(0.5), ..CpuTimes::default() };
+    all.look(at(1), &[], SECOND_NS, Some(times));
+    let budget = all.of_peer(at(1), 0).budget.unwrap();
+    assert!((0.25..=0.5).contains(&budget.processors), "{}", budget.processors);
+}
+
 #[test]
 fn where_the_processor_is_short_a_trial_is_paid_for_before_the_next() {
     let mut all = processors(1.0, &[0.0]);
