@@ -58,6 +58,7 @@ mod tcp_info;
 pub mod transfer;
 mod turns;
 mod udp;
+mod unconfirmed;
 mod uplink;
 
 pub use config::{

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec};
-use dwell_stream::{Advice, Compressors, Confirmed, Done, Job, Sender, SenderStats};
+use dwell_stream::{Compressors, Done, Job, Sender, SenderStats};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::oneshot;
 
@@ -17,6 +17,7 @@ use crate::carrier::Carrier;
 use crate::clock;
 use crate::compress::CompressorPool;
 use crate::path::Share;
+use crate::unconfirmed::{Account, MESSAGE_BYTES_MAX, Message, Unconfirmed};
 
 /// At most this much is compressed on the spot, as handing it to another thread would take longer.
 const INLINE_BYTES_MAX: usize = 2 << 10;
@@ -27,19 +28,6 @@ const FAST_LEVEL_MAX: i32 = 3;
 
 /// TCP is asked about the link at most this often while a stream has something to send, in nanoseconds.
 const REPORT_EVERY_NS: u64 = 1_000_000;
-
-/// What is longer is no message, but as much as there is, in bytes.
-const MESSAGE_BYTES_MAX: u64 = 1 << 20;
-
-/// What follows so soon after the last was written, and before anything was heard, is a part of the same message, although all before it was
-/// confirmed: a server may make an answer more slowly than the link takes it. In nanoseconds.
-const PART_NS: u64 = 4_000_000;
-/// Later than this after its beginning nothing is a part of it any more: who only sends, a little at a time, is one who sends messages.
-const PARTS_NS_MAX: u64 = 64_000_000;
-
-/// What was said of a link and a path that are known well counts for so many messages more, and so long, in nanoseconds.
-const SETTLED_MESSAGES: u32 = 7;
-const SETTLED_NS: u64 = 5_000_000;
 
 /// Others learn after so many messages what this stream has learned, and at its end.
 const TEACH_EVERY: u32 = 8;
@@ -89,54 +77,11 @@ pub(crate) struct Uplink {
     /// The last moment at which TCP was asked about the link.
     reported_at: Option<Instant>,
     /// What is sent until the other end has confirmed all of it.
-    message: Option<Message>,
-    /// When something was written last, and whether anything has come from the other end since that message has begun.
-    wrote_at: Instant,
-    has_heard: bool,
+    unconfirmed: Unconfirmed,
     /// The messages that it has confirmed.
     confirmed: u32,
-    /// TCP need not be asked for so many messages, until then.
-    settled: (u32, Instant),
     /// When the latest message was.
     confirmed_at: Option<Instant>,
-}
-
-/// What was sent on a connection that had nothing to send and nothing on its way.
-#[derive(Clone, Copy, Debug)]
-struct Message {
-    begun_at: Instant,
-    /// The bytes that were known of it then, and what it was to expect.
-    len: usize,
-    advice: Advice,
-    /// The shortest round trip, in nanoseconds.
-    round_trip_ns: u64,
-    /// The account before it.
-    before: Account,
-}
-
-/// The part of a sender's account that is compared.
-#[derive(Clone, Copy, Debug)]
-struct Account {
-    framed_bytes: u64,
-    wire_bytes: u64,
-    compress_ns: u64,
-}
-
-impl Account {
-    const fn of(stats: &SenderStats) -> Self {
-        let &SenderStats { framed_bytes, wire_bytes, compress_ns, .. } = stats;
-        Self { framed_bytes, wire_bytes, compress_ns }
-    }
-
-    /// Returns true if nothing was written in between.
-    const fn has_written_as(&self, before: &Self) -> bool {
-        self.wire_bytes == before.wire_bytes
-    }
-
-    /// The bytes of the application that were framed since.
-    const fn since(&self, before: &Self) -> u64 {
-        self.framed_bytes - before.framed_bytes
-    }
 }
 
 impl Uplink {
@@ -151,11 +96,8 @@ impl Uplink {
             share,
             begun: false,
             reported_at: None,
-            message: None,
-            wrote_at: Instant::ZERO,
-            has_heard: false,
+            unconfirmed: Unconfirmed::new(),
             confirmed: 0,
-            settled: (0, Instant::ZERO),
             confirmed_at: None,
         }
     }
@@ -235,9 +177,7 @@ impl Uplink {
             return;
         }
         let is_begun = self.reported_at.replace(now).is_none();
-        let (left, until) = self.settled;
-        if is_begun && left > 0 && now < until {
-            (self.settled, self.message) = ((left - 1, until), None);
+        if is_begun && self.unconfirmed.passes(now) {
             return;
         }
         let Some(mut report) = carrier.link_report() else { return };
@@ -245,28 +185,14 @@ impl Uplink {
             report.path_rate = share.path_rate(now, &report);
             let is_alone = report.pending_bytes == 0;
             let (len, before) = (self.sender.held(), Account::of(self.sender.stats()));
-            let is_part = !self.has_heard && now.since_ns(self.wrote_at) < PART_NS;
-            // One of which nothing was written yet is being compressed.
-            let is_same = |message: &Message| {
-                let is_part = is_part && now.since_ns(message.begun_at) < PARTS_NS_MAX;
-                message.len > 0 && (is_part || before.has_written_as(&message.before))
-            };
-            let message = self.message.filter(|message| !is_alone || is_same(message));
-            let advice = match message {
-                // What has so much behind it is not alone.
-                Some(message) if before.since(&message.before) > MESSAGE_BYTES_MAX => {
-                    Advice::default()
-                }
-                Some(message) => message.advice,
-                None => share.advice(now, len, &report),
-            };
-            if is_alone && message.is_none() {
+            let known = self.unconfirmed.goes_on(now, is_alone, before);
+            let advice = known.unwrap_or_else(|| share.advice(now, len, &report));
+            if is_alone && known.is_none() {
                 let round_trip_ns = report.round_trip_ns;
-                self.message = Some(Message { begun_at: now, len, before, advice, round_trip_ns });
-                self.has_heard = false;
+                let message = Message { begun_at: now, len, advice, round_trip_ns, before };
+                self.unconfirmed.begin(message);
             }
-            let left = if advice.is_settled { SETTLED_MESSAGES } else { 0 };
-            self.settled = (left, now + SETTLED_NS);
+            self.unconfirmed.looked(now, advice);
             advice.add_to(&mut report);
         }
         self.sender.reported(now, &report);
@@ -275,22 +201,14 @@ impl Uplink {
     /// Notes that something has come from the other end: if that has confirmed all that was sent, it is known how long that has taken at
     /// most. Otherwise nobody looks, as who asks again is who waits.
     pub(crate) fn heard(&mut self, carrier: &Carrier) {
-        self.has_heard = true;
-        let Some((message, share)) = self.message.as_ref().zip(self.share.as_ref()) else { return };
+        let Some((_, share)) = self.unconfirmed.heard().zip(self.share.as_ref()) else { return };
         if !self.sender.is_idle() || carrier.pending_bytes() != Some(0) {
             return;
         }
         let now = clock::now();
-        let (before, after) = (message.before, Account::of(self.sender.stats()));
-        let confirmed = Confirmed {
-            begun_len: message.len,
-            bytes: after.since(&before),
-            wire_bytes: after.wire_bytes - before.wire_bytes,
-            compress_ns: after.compress_ns - before.compress_ns,
-            took_ns: now.since_ns(message.begun_at),
-            round_trip_ns: message.round_trip_ns,
-        };
-        (self.message, self.confirmed_at) = (None, Some(now));
+        let after = Account::of(self.sender.stats());
+        let Some(confirmed) = self.unconfirmed.confirmed(now, after) else { return };
+        self.confirmed_at = Some(now);
         self.confirmed = self.confirmed.wrapping_add(1);
         if self.confirmed.is_multiple_of(TEACH_EVERY) {
             share.teaches(now, &self.sender);
@@ -332,8 +250,9 @@ impl Uplink {
             }
             Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(len) => {
-                self.wrote_at = clock::now();
-                self.sender.wrote(self.wrote_at, len);
+                let now = clock::now();
+                self.unconfirmed.wrote(now);
+                self.sender.wrote(now, len);
                 carrier.release()?;
                 self.blocked = false;
                 if len < offered {
