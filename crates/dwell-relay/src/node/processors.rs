@@ -27,7 +27,8 @@ const LOAD_MIN: f64 = 0.01;
 const BYTES_MIN: f64 = 64_000.0;
 /// What a byte of each kind is believed to cost, compared with the others: packets are read and delivered many at once,
 /// but each datagram has a time of its own to be sent at.
-const WEIGHTS: Bytes<f64> = Bytes { read: 1.0, sent: 4.0, received: 4.0, delivered: 1.0 };
+const WEIGHTS: Bytes<f64> =
+    Bytes { read: 1.0, departed: 0.0, sent: 4.0, received: 4.0, delivered: 1.0 };
 /// Of what a byte costs that goes raw, the part for sending it, as long as that is not known.
 const SENT_PART: f64 = 0.8;
 /// What it costs, in nanoseconds, before anything was measured.
@@ -79,6 +80,8 @@ pub struct CpuTimes {
 struct Bytes<T> {
     /// Packets from the TUN or other peers.
     read: T,
+    /// Packets that were put on links, as they were read; what that costs is counted as `sent`.
+    departed: T,
     /// What was put on links.
     sent: T,
     /// What came from them.
@@ -370,7 +373,7 @@ impl Processors {
             // Nothing says how much there is, but that it is enough.
             (_, None) => None,
         };
-        let Bytes { read, sent, received, delivered } = bytes;
+        let Bytes { read, departed, sent, received, delivered } = bytes;
         // With too little to learn from it must come to an end, too.
         if read >= BYTES_MIN || (read > 0.0 && self.is_short()) {
             self.windows = (self.windows + 1).min(OPENING_WINDOWS);
@@ -383,9 +386,8 @@ impl Processors {
         let has_tried = std::mem::replace(&mut self.has_tried, !self.trials_began.is_empty());
         if read >= BYTES_MIN && !has_tried {
             // Most of what a byte costs it costs when it leaves, which may be in another window than that in which it came.
-            let left = compressed.original + (sent - compressed.left).max(0.0);
             let passed =
-                (WEIGHTS.read * read + WEIGHTS.sent * left) / (WEIGHTS.read + WEIGHTS.sent);
+                (WEIGHTS.read * read + WEIGHTS.sent * departed) / (WEIGHTS.read + WEIGHTS.sent);
             self.learn_costs(passed, used_ns - incoming_ns, compressed);
         }
         let incoming = incoming_ns / elapsed;
@@ -483,6 +485,7 @@ impl Load {
         }
         let more = |is: u64, was: u64| is.saturating_sub(was) as f64;
         bytes.read += more(sums.bytes.read, before.bytes.read);
+        bytes.departed += more(sums.bytes.departed, before.bytes.departed);
         bytes.sent += more(sums.bytes.sent, before.bytes.sent);
         bytes.received += more(sums.bytes.received, before.bytes.received);
         bytes.delivered += more(sums.bytes.delivered, before.bytes.delivered);
@@ -530,6 +533,8 @@ impl Sums {
         let accounts = peer.port.accounts();
         let bytes = Bytes {
             read: accounts.arrived.bytes,
+            // What comes back because it was lost costs sending twice.
+            departed: accounts.sent.bytes,
             sent: accounts.link_bytes + peer.extra.split_bytes,
             received: peer.rx.bytes,
             delivered: peer.rx.packets.bytes,

@@ -35,7 +35,7 @@ fn look(all: &mut Processors, quota: Option<f64>, (used, withheld): (f64, f64), 
     let more = |ns: u64, part: f64| ns + (part * SECOND_NS as f64) as u64;
     let (used_ns, withheld_ns) = (more(before.used_ns, used), more(before.withheld_ns, withheld));
     let times = CpuTimes { used_ns, withheld_ns, quota };
-    let bytes = Bytes { read: bytes, sent: bytes, ..Bytes::default() };
+    let bytes = Bytes { read: bytes, departed: bytes, sent: bytes, ..Bytes::default() };
     all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
     all.times = Some(times);
 }
@@ -262,12 +262,27 @@ fn open(all: &mut Processors, part: f64) -> Option<CpuLimit> {
         withheld_ns: before.withheld_ns + SECOND_NS / 2,
         quota: Some(0.1),
     };
-    let bytes = Bytes { read: bytes, sent, ..Bytes::default() };
+    let bytes = Bytes { read: bytes, departed: bytes, sent, ..Bytes::default() };
     all.loads[0].compressed.add(compressed, 0.6);
     all.measure((before, times), SECOND_NS, (bytes, compressed));
     all.times = Some(times);
     all.plan(at(1), &[Some(1.25e6)]);
     all.loads[0].limit
+}
+
+/// Packets of a hundred bytes, whose datagrams are nearly twice as long.
+#[test]
+fn what_a_byte_costs_is_that_of_packets_and_not_of_headers() {
+    let mut all = processors(1.0, &[0.0]);
+    let bytes = Bytes { read: 1e6, departed: 1e6, sent: 1.8e6, ..Bytes::default() };
+    for second in 1..20 {
+        let (used_ns, withheld_ns) = (second * SECOND_NS / 10, second * SECOND_NS / 2);
+        let times = CpuTimes { used_ns, withheld_ns, quota: Some(0.1) };
+        let before = all.times.replace(times).unwrap_or_default();
+        all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
+    }
+    let raw_ns = all.raw_ns.unwrap();
+    assert!((99.0..101.0).contains(&raw_ns), "{raw_ns}");
 }
 
 /// Before anything is planned, or any codec tried.
@@ -304,7 +319,8 @@ fn where_the_processor_is_short_little_traffic_locks_nobody_out() {
             let before = all.times.unwrap();
             let withheld_ns = before.withheld_ns + SECOND_NS / 2;
             let times = CpuTimes { used_ns: before.used_ns + 5_000_000, withheld_ns, ..before };
-            let bytes = Bytes { read: read_raw, sent: read_raw, ..Bytes::default() };
+            let bytes =
+                Bytes { read: read_raw, departed: read_raw, sent: read_raw, ..Bytes::default() };
             all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
             all.times = Some(times);
             all.plan(at(1), &[Some(0.25e6)]);
