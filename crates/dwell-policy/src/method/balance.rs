@@ -15,6 +15,8 @@ const WAIT_NS_MAX: u64 = 20_000_000;
 const STEP: f64 = 0.02;
 const CORRECTION_MIN: f64 = 0.5;
 const CORRECTION_MAX: f64 = 2.5;
+/// Below this it rises while what is planned leaves the least that there is, to where it makes a difference.
+const CORRECTION_MOST: f64 = 0.9;
 
 /// The factor by which the link is taken to be faster than measured. The estimates are never quite
 /// right. At the optimum link and processor are both full, so the one that is not shows the
@@ -45,11 +47,22 @@ impl Balance {
     }
 
     /// Notes that something is done. `write_blocked` if the application has more than there is room
-    /// for. `drained_ns` is the time for which the transport should have had nothing left to send.
-    pub(super) fn works(&mut self, now: Instant, write_blocked: bool, drained_ns: u64) {
+    /// for. `drained_ns` is the time for which the transport should have had nothing left to send. `is_most` if nothing that is
+    /// planned could leave less: then it makes no difference how slow the link is taken to be, and nothing would show when that is
+    /// too slow.
+    pub(super) fn works(
+        &mut self,
+        now: Instant,
+        write_blocked: bool,
+        (drained_ns, is_most): (u64, bool),
+    ) {
         let gain = self.gain(now);
         if let Some(since) = self.waiting_since.take() {
-            self.move_for(now.since_ns(since).min(WAIT_NS_MAX), -gain);
+            let ns = now.since_ns(since).min(WAIT_NS_MAX);
+            match is_most && self.correction < CORRECTION_MOST {
+                true => self.move_for(ns, gain),
+                false => self.move_for(ns, -gain),
+            }
         }
         if !write_blocked {
             self.unrefused_since = None;
@@ -99,18 +112,18 @@ mod tests {
     #[test]
     fn a_link_that_takes_everything_is_given_more() {
         let mut balance = Balance::new();
-        balance.works(at(0), false, u64::MAX);
+        balance.works(at(0), false, (u64::MAX, false));
         for ms in 1000..=1020 {
-            balance.works(at(ms), true, u64::MAX);
+            balance.works(at(ms), true, (u64::MAX, false));
         }
         assert_eq!(balance.correction(), 1.0);
         for ms in 1020..=1120 {
-            balance.works(at(ms), true, u64::MAX);
+            balance.works(at(ms), true, (u64::MAX, false));
         }
         assert!((balance.correction() - 0.4f64.exp()).abs() < 1e-9, "{balance:?}");
         // The transport has sent everything that the application had.
-        balance.works(at(1200), false, u64::MAX);
-        balance.works(at(1300), true, u64::MAX);
+        balance.works(at(1200), false, (u64::MAX, false));
+        balance.works(at(1300), true, (u64::MAX, false));
         assert!((balance.correction() - 0.4f64.exp()).abs() < 1e-9, "{balance:?}");
     }
 
@@ -118,7 +131,7 @@ mod tests {
     fn who_waits_for_the_link_compresses_more() {
         let mut balance = Balance::new();
         for cycle in 0..20 {
-            balance.works(at(100 * cycle), true, u64::MAX);
+            balance.works(at(100 * cycle), true, (u64::MAX, false));
             balance.refused();
             balance.waits(at(100 * cycle + 80));
             balance.waits(at(100 * cycle + 90));
@@ -140,9 +153,9 @@ mod tests {
         // 10 ms of waiting, this long after the beginning.
         let after = |ms: u64| {
             let mut balance = Balance::new();
-            balance.works(at(0), false, 0);
+            balance.works(at(0), false, (0, false));
             balance.waits(at(ms));
-            balance.works(at(ms + 10), false, 0);
+            balance.works(at(ms + 10), false, (0, false));
             -balance.correction().ln() / 0.01
         };
         assert!((after(40) - 15.0).abs() < 1e-9, "{}", after(40));
@@ -150,14 +163,32 @@ mod tests {
         assert!((after(990) - 4.0).abs() < 1e-9, "{}", after(990));
     }
 
+    /// A plan that leaves the least anyway is the same however slow the link is taken to be.
+    #[test]
+    fn it_does_not_fall_where_that_changes_nothing() {
+        let mut balance = Balance::new();
+        let wait = |balance: &mut Balance, seconds: std::ops::Range<u64>, is_most| {
+            for ms in (1000 * seconds.start..1000 * seconds.end).step_by(10) {
+                balance.waits(at(ms));
+                balance.works(at(ms + 8), false, (0, is_most));
+            }
+            balance.correction()
+        };
+        assert_eq!(wait(&mut balance, 0..2, false), CORRECTION_MIN);
+        let most = CORRECTION_MOST - 0.1..CORRECTION_MOST + 0.1;
+        assert!(most.contains(&wait(&mut balance, 2..4, true)), "{balance:?}");
+        assert!(most.contains(&wait(&mut balance, 4..6, true)), "{balance:?}");
+        assert_eq!(wait(&mut balance, 6..8, false), CORRECTION_MIN);
+    }
+
     /// The other end may have stopped reading: that says nothing of the link.
     #[test]
     fn a_long_wait_counts_for_twenty_milliseconds() {
         let after = |ms: u64| {
             let mut balance = Balance::new();
-            balance.works(at(0), false, 0);
+            balance.works(at(0), false, (0, false));
             balance.waits(at(5_000));
-            balance.works(at(5_000 + ms), false, 0);
+            balance.works(at(5_000 + ms), false, (0, false));
             balance.correction()
         };
         assert!((after(20).ln() + 0.08).abs() < 1e-9 && after(19) > after(20));
@@ -168,14 +199,14 @@ mod tests {
     fn a_transport_that_has_something_to_send_need_not_refuse() {
         // It was empty for the last 10 of 50 ms.
         let mut balance = Balance::new();
-        balance.works(at(0), false, 0);
-        balance.works(at(1_000), true, 0);
-        balance.works(at(1_050), true, 10_000_000);
+        balance.works(at(0), false, (0, false));
+        balance.works(at(1_000), true, (0, false));
+        balance.works(at(1_050), true, (10_000_000, false));
         assert!((balance.correction().ln() - 0.04).abs() < 1e-9, "{balance:?}");
         // A refusal begins the time again.
         balance.refused();
-        balance.works(at(1_060), true, u64::MAX);
-        balance.works(at(1_080), true, u64::MAX);
+        balance.works(at(1_060), true, (u64::MAX, false));
+        balance.works(at(1_080), true, (u64::MAX, false));
         assert!((balance.correction().ln() - 0.04).abs() < 1e-9, "{balance:?}");
     }
 }

@@ -227,8 +227,8 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         &self.codecs
     }
 
-    /// Learns from a result. With a first one of a `message` that is all that shows how far off assumptions are, as there may be few
-    /// others soon.
+    /// Learns from a result. The first one of a codec shows how far off assumptions are, but nothing of codecs that were measured
+    /// before. With that of a `message` it is all that shows it, as there may be few others soon.
     pub(super) fn measured(&mut self, result: &Measured<C>, message: bool) {
         let Some(at) = self.codecs.iter().position(|e| e.choice == result.choice) else { return };
         let len = result.original_len as f64;
@@ -276,7 +276,7 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
                 // What was assumed of a codec is no measure of the data.
                 Some(age) => {
                     *age = age.saturating_add(1);
-                    estimate.saving *= if first && message { 1.0 } else { harder };
+                    estimate.saving *= if first { 1.0 } else { harder };
                 }
                 None => {
                     estimate.saving = match first && message && shorter < 1.0 {
@@ -422,6 +422,19 @@ mod tests {
         assert!((lz4.cost_ns - 5.0).abs() < 1e-9 && (lz4.ratio - 0.95).abs() < 1e-9, "{lz4:?}");
         let after = estimates.all()[2].point();
         assert!(after.ratio > before.ratio && after.cost_ns > before.cost_ns, "{after:?}");
+    }
+
+    /// JSON that the assumptions are off for: they say nothing of a codec that was measured.
+    #[test]
+    fn a_first_measurement_moves_what_is_assumed_and_nothing_else() {
+        let mut estimates = estimates();
+        estimates.measured(&result("zstd:9", Some(185), 45_000), true);
+        let lz4 = estimates.all()[0].point();
+        assert!((lz4.ratio - 0.5 * 0.6).abs() < 1e-9, "half of what was assumed: {lz4:?}");
+        estimates.measured(&result("lz4", Some(200), 2_300), false);
+        assert_is(&estimates, 2, 45.0, 0.815);
+        estimates.measured(&result("lz4", Some(300), 2_300), false);
+        assert!(estimates.all()[2].saving < 0.8, "later ones do");
     }
 
     #[test]

@@ -54,6 +54,11 @@ const UNKNOWN_RATE: f64 = 5e6;
 /// A model is left at any time for what is expected to carry so many times more: the link has changed, or was taken for
 /// another one.
 const MUCH_BETTER: f64 = 1.2;
+/// What is planned leaves as little as possible if it is no more than so many times that.
+const LEAST_PART: f64 = 1.01;
+/// The codec of a running context is chosen for a link that is taken to be no slower than so many times what was measured: until one was used,
+/// nothing is known of what it takes, and whether the processor idles with the one that is used says nothing of others.
+const RUNNING_CORRECTION_MIN: f64 = 0.9;
 /// Shorter blocks say nothing of longer ones, and the other way round: their ratio is learned apart. In
 /// bytes.
 pub(super) const SHORT_LEN: usize = 1000;
@@ -210,6 +215,15 @@ impl<C: Copy + PartialEq> Hull<C> {
         }
     }
 
+    /// Returns true if what is planned leaves as little as anything that is possible now.
+    pub(super) fn leaves_least(&self) -> bool {
+        let ratio = |at: usize| self.estimates.all()[at].point().ratio;
+        let least = self.usable().map(ratio).fold(1.0, f64::min);
+        let codecs = self.shares.codecs.iter().enumerate();
+        let planned = codecs.map(|(at, share)| share * ratio(at)).sum::<f64>() + self.shares.raw;
+        planned <= LEAST_PART * least
+    }
+
     /// Returns the planned share of blocks that are sent uncompressed.
     pub(super) fn raw_share(&self) -> f64 {
         self.shares.raw
@@ -309,7 +323,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.is_message = !block.more;
         match block.more || !has_own_rate(link) {
             true => self.plan(link, writing),
-            false => self.plan_for(self.rate_for(link, false), writing),
+            false => self.plan_for(self.rate_for(link, false), 1.0, writing),
         }
         let choice = |hull: &Self, at: usize| Some(hull.estimates.all().get(at)?.choice);
         // What looks random is tried, as it may be otherwise, but not for long while the link idles.
@@ -482,7 +496,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             return;
         }
         self.estimates.measured(result, self.is_message);
-        self.continued(result.choice, result.original_len);
+        self.running.went(result.original_len);
         let codec = self.estimates.all().iter().find(|it| it.choice == result.choice);
         if let Some(codec) = codec.filter(|_| !result.is_first) {
             let estimated_ns = codec.work_ns(result.original_len, result.history_len);
@@ -502,11 +516,12 @@ impl<C: Copy + PartialEq> Hull<C> {
     pub(super) fn plan(&mut self, link: &LinkRate, writing: WriteCost) {
         // A link that idles is what was chosen where bytes are to be saved.
         let correction = if self.saves_bytes { 1.0 } else { self.balance.correction() };
-        self.plan_for(self.rate_for(link, true).map(|rate| rate * correction), writing);
+        self.plan_for(self.rate_for(link, true), correction, writing);
     }
 
-    fn plan_for(&mut self, rate: Option<f64>, writing: WriteCost) {
-        let Some(rate) = rate else { return };
+    fn plan_for(&mut self, rate: Option<f64>, correction: f64, writing: WriteCost) {
+        let Some(measured) = rate else { return };
+        let rate = measured * correction;
         // Uncompressed data have to be written too, and that takes the same processor.
         let with_all = |own: CodecPoint, slower: f64| {
             let working_ns = slower * (own.cost_ns + OVERHEAD_NS);
@@ -520,7 +535,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         let mut points = vec![raw];
         let all = self.estimates.all().iter();
         points.extend(all.map(|codec| with_all(codec.point(), self.slower(codec))));
-        self.choose_running(rate, &points);
+        self.choose_running(measured * correction.max(RUNNING_CORRECTION_MIN), &points);
         let bound = Bound::of(rate, &self.with_running(&points, self.running.at()));
         self.shares.raw = bound.shares[0];
         self.shares.codecs.copy_from_slice(&bound.shares[1..]);
@@ -541,14 +556,6 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.restoring.reported(now, report.receiver_wait_ns, is_used);
         self.later_ns = LATER_PART * report.round_trip_ns as f64;
         self.filled.reported(now, report);
-    }
-
-    /// Notes that so many bytes of a block went through the running context, if they did.
-    pub(super) fn continued(&mut self, choice: Choice<C>, len: usize) {
-        let Some(at) = self.running.at() else { return };
-        if self.estimates.all().get(at).is_some_and(|codec| codec.choice == choice) {
-            self.running.went(len);
-        }
     }
 
     /// Looks which codec the running context should have, for a link of this rate.

@@ -2,7 +2,10 @@
 
 /// A codec takes the place of another if it is expected to carry so many times more.
 const BETTER: f64 = 1.03;
-/// The bytes that go through a context, at least, before it may get another codec, ...
+/// The bytes that are compressed, through the context or past it, before the first codec may give way to another one: it was chosen by what is
+/// assumed of them.
+const HOLD_FIRST_BYTES: u64 = 256 << 10;
+/// The same for later ones, at least, ...
 const HOLD_MIN_BYTES: u64 = 1 << 20;
 /// ... and the most, to which that rises while it goes to and fro between two.
 const HOLD_MAX_BYTES: u64 = 64 << 20;
@@ -16,7 +19,7 @@ pub(super) struct Running {
     at: Option<usize>,
     /// The one before it.
     before: Option<usize>,
-    /// The bytes that went through the context since it has this codec.
+    /// The bytes that were compressed since the context has this codec.
     bytes: u64,
     hold_bytes: u64,
     /// It was chosen for a rate that was only expected.
@@ -30,7 +33,7 @@ impl Running {
         self.at
     }
 
-    /// Notes that bytes went through the context.
+    /// Notes that bytes were compressed.
     pub(super) const fn went(&mut self, len: usize) {
         self.bytes = self.bytes.saturating_add(len as u64);
     }
@@ -64,9 +67,10 @@ impl Running {
 
     fn change(&mut self, to: usize) {
         let returns = self.before == Some(to);
-        self.hold_bytes = match returns {
-            true => (2 * self.hold_bytes).min(HOLD_MAX_BYTES),
-            false => HOLD_MIN_BYTES,
+        self.hold_bytes = match self.at {
+            None => HOLD_FIRST_BYTES,
+            Some(_) if returns => (2 * self.hold_bytes).clamp(HOLD_MIN_BYTES, HOLD_MAX_BYTES),
+            Some(_) => HOLD_MIN_BYTES,
         };
         self.before = self.at.replace(to);
         self.bytes = 0;
@@ -110,9 +114,9 @@ mod tests {
                 running.went(64 << 10);
                 bytes += 64 << 10;
             }
-            held.push(bytes >> 20);
+            held.push(bytes >> 18);
         }
-        assert_eq!(held, [1, 1, 2, 4, 8, 16, 32, 64, 64, 64]);
+        assert_eq!(held, [1, 4, 8, 16, 32, 64, 128, 256, 256, 256]);
         // Another one begins again.
         running.went(HOLD_MAX_BYTES as usize);
         assert_eq!(compare(&mut running, &[0.0, 0.0, 1.0]), Some(2));

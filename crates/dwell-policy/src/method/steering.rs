@@ -195,7 +195,8 @@ impl<C: Copy + PartialEq> Steering<C> {
     /// application has more than there is room for.
     pub fn works(&mut self, now: Instant, write_blocked: bool) {
         if let State::Hull(hull) = &mut self.rule {
-            hull.balance.works(now, write_blocked, self.link.drained_ns(now));
+            let is_most = hull.leaves_least();
+            hull.balance.works(now, write_blocked, (self.link.drained_ns(now), is_most));
         }
     }
 

@@ -1,6 +1,7 @@
 use super::super::codecs::Referring;
 use super::*;
 
+mod running;
 mod short;
 
 /// The codecs are called by their places.
@@ -397,21 +398,6 @@ fn a_try_after_others_have_failed_is_of_the_cheapest_and_a_middling_codec_in_tur
 }
 
 /// A running context has one codec: what is tried, looks random or can't be in time leaves it that.
-#[test]
-fn where_every_codec_needs_the_context_none_but_the_one_that_has_it_is_taken() {
-    let prior =
-        |codec, cost_ns, saving| Prior { codec, cost_ns, saving, refers: Referring::OnlyContinues };
-    let mut hull: Hull<Codec> = Hull::new(&[prior(0, 1.0, 0.3), prior(1, 4.0, 0.6)]);
-    let taken = next(&mut hull, &slow_link(), BLOCK);
-    assert_eq!(taken, Some(1), "a slow link is worth the dearer one");
-    let probe = Block { probing: true, ..BLOCK };
-    let random = Block { looks_random: true, more: false, busy: false, ..BLOCK };
-    for block in [probe, probe, random, BLOCK] {
-        assert_eq!(next(&mut hull, &slow_link(), block), taken, "{block:?}");
-    }
-    assert_eq!(next(&mut hull, &link_of(1e5, 0), random), taken);
-}
-
 /// A receiver that can't follow makes a link look thin: but what is waited for is known.
 #[test]
 fn who_is_waited_for_gets_what_is_restored_sooner() {
@@ -431,7 +417,7 @@ fn who_is_waited_for_gets_what_is_restored_sooner() {
         hull.reported(now, &LinkReport { receiver_wait_ns, queue_ns, ..LinkReport::default() });
         if ms % 100 == 0 {
             let choice = hull.codec(now, (&link, WriteCost::new()), BLOCK).unwrap();
-            hull.continued(choice, len);
+            hull.running.went(len);
             used.push(choice.codec);
         }
     }
