@@ -33,6 +33,12 @@ const WEIGHTS: Bytes<f64> =
 const SENT_PART: f64 = 0.8;
 /// What it costs, in nanoseconds, before anything was measured.
 const RAW_NS: f64 = 6.0;
+/// A window in which so many times more came than left, or the reverse, says nothing of what a byte costs: some of them cost what they do in
+/// another one.
+const STEADY: f64 = 1.25;
+/// While as good as nothing is compressed, what that was seen to cost comes nearer to what it should by all that is known of raw bytes, by
+/// this part in each window.
+const DOUBT: f64 = 0.05;
 /// A window says what bytes of one kind cost if there were so few of the other.
 const OTHER_PART_MAX: f64 = 0.1;
 /// What was learned of a kind so many windows ago counts for what it is worth then, and no less after longer.
@@ -384,7 +390,8 @@ impl Processors {
         let incoming_ns = rest_ns * incoming / (incoming + outgoing).max(1.0);
         // What a trial takes is no cost of bytes; and where it has a part of a small quota, it is most of what was used.
         let has_tried = std::mem::replace(&mut self.has_tried, !self.trials_began.is_empty());
-        if read >= BYTES_MIN && !has_tried {
+        let is_steady = read.max(departed) <= STEADY * read.min(departed);
+        if read >= BYTES_MIN && is_steady && !has_tried {
             // Most of what a byte costs it costs when it leaves, which may be in another window than that in which it came.
             let passed =
                 (WEIGHTS.read * read + WEIGHTS.sent * departed) / (WEIGHTS.read + WEIGHTS.sent);
@@ -416,6 +423,7 @@ impl Processors {
             self.raw_ns = learned(self.raw_ns.filter(|_| self.has_seen_raw), now_ns, self.raw_age);
             self.has_seen_raw = true;
             self.probes.saw(true);
+            self.doubt_compressed();
         } else if raw <= OTHER_PART_MAX * read {
             let now_ns = ((took_ns - raw_ns * raw) / original).max(codec_ns);
             let before = self.compressed_ns.filter(|_| self.has_seen_compressed);
@@ -435,6 +443,16 @@ impl Processors {
             self.probes.saw(false);
         } else {
             self.raw_age = 0;
+        }
+    }
+
+    /// What compressing costs beside the codec is nearly all in what is sent: one window in which it seemed to cost more must not be believed
+    /// for ever.
+    fn doubt_compressed(&mut self) {
+        let Some((raw_ns, codec)) = self.raw_ns.zip(self.codec) else { return };
+        let expected_ns = raw_ns * (1.0 - SENT_PART + SENT_PART * codec.ratio) + codec.cost_ns;
+        if let Some(compressed_ns) = &mut self.compressed_ns {
+            *compressed_ns += DOUBT * (expected_ns - *compressed_ns);
         }
     }
 
