@@ -28,7 +28,7 @@ const BYTES_MIN: f64 = 64_000.0;
 /// What a byte of each kind is believed to cost, compared with the others: packets are read and delivered many at once,
 /// but each datagram has a time of its own to be sent at.
 const WEIGHTS: Bytes<f64> =
-    Bytes { read: 1.0, departed: 0.0, sent: 4.0, received: 4.0, delivered: 1.0 };
+    Bytes { read: 1.0, kept: 0.0, departed: 0.0, sent: 4.0, received: 4.0, delivered: 1.0 };
 /// Of what a byte costs that goes raw, the part for sending it, as long as that is not known.
 const SENT_PART: f64 = 0.8;
 /// What it costs, in nanoseconds, before anything was measured.
@@ -36,6 +36,8 @@ const RAW_NS: f64 = 6.0;
 /// A window in which so many times more came than left, or the reverse, says nothing of what a byte costs: some of them cost what they do in
 /// another one.
 const STEADY: f64 = 1.25;
+/// After so many such windows one counts all the same: there may be no others.
+const UNSTEADY_MAX: u32 = 5;
 /// While as good as nothing is compressed, what that was seen to cost comes nearer to what it should by all that is known of raw bytes, by
 /// this part in each window.
 const DOUBT: f64 = 0.05;
@@ -86,6 +88,8 @@ pub struct CpuTimes {
 struct Bytes<T> {
     /// Packets from the TUN or other peers.
     read: T,
+    /// Those of them that were not dropped, and those that came back to be sent again.
+    kept: T,
     /// Packets that were put on links, as they were read; what that costs is counted as `sent`.
     departed: T,
     /// What was put on links.
@@ -156,6 +160,8 @@ pub(super) struct Processors {
     has_seen_compressed: bool,
     /// The windows in which there was traffic, up to [`OPENING_WINDOWS`].
     windows: u32,
+    /// The latest ones, one after the other, in which the queue filled up or emptied.
+    unsteady: u32,
     /// What the codecs of all peers cost and left in the windows that say what a compressed byte costs.
     codec: Option<CodecPoint>,
     for_sending: f64,
@@ -185,6 +191,7 @@ impl Processors {
             has_seen_raw: false,
             has_seen_compressed: false,
             windows: 0,
+            unsteady: 0,
             codec: None,
             for_sending: 0.0,
             probes: Probes::new(),
@@ -379,7 +386,7 @@ impl Processors {
             // Nothing says how much there is, but that it is enough.
             (_, None) => None,
         };
-        let Bytes { read, departed, sent, received, delivered } = bytes;
+        let Bytes { read, kept, departed, sent, received, delivered } = bytes;
         // With too little to learn from it must come to an end, too.
         if read >= BYTES_MIN || (read > 0.0 && self.is_short()) {
             self.windows = (self.windows + 1).min(OPENING_WINDOWS);
@@ -390,7 +397,9 @@ impl Processors {
         let incoming_ns = rest_ns * incoming / (incoming + outgoing).max(1.0);
         // What a trial takes is no cost of bytes; and where it has a part of a small quota, it is most of what was used.
         let has_tried = std::mem::replace(&mut self.has_tried, !self.trials_began.is_empty());
-        let is_steady = read.max(departed) <= STEADY * read.min(departed);
+        let is_steady = kept.max(departed) <= STEADY * kept.min(departed);
+        self.unsteady = if is_steady { 0 } else { self.unsteady.saturating_add(1) };
+        let is_steady = is_steady || self.unsteady > UNSTEADY_MAX;
         if read >= BYTES_MIN && is_steady && !has_tried {
             // Most of what a byte costs it costs when it leaves, which may be in another window than that in which it came.
             let passed =
@@ -447,11 +456,11 @@ impl Processors {
     }
 
     /// What compressing costs beside the codec is nearly all in what is sent: one window in which it seemed to cost more must not be believed
-    /// for ever.
+    /// for ever. What seemed to cost less is tried, and so corrected.
     fn doubt_compressed(&mut self) {
         let Some((raw_ns, codec)) = self.raw_ns.zip(self.codec) else { return };
         let expected_ns = raw_ns * (1.0 - SENT_PART + SENT_PART * codec.ratio) + codec.cost_ns;
-        if let Some(compressed_ns) = &mut self.compressed_ns {
+        if let Some(compressed_ns) = self.compressed_ns.as_mut().filter(|it| **it > expected_ns) {
             *compressed_ns += DOUBT * (expected_ns - *compressed_ns);
         }
     }
@@ -503,6 +512,7 @@ impl Load {
         }
         let more = |is: u64, was: u64| is.saturating_sub(was) as f64;
         bytes.read += more(sums.bytes.read, before.bytes.read);
+        bytes.kept += more(sums.bytes.kept, before.bytes.kept);
         bytes.departed += more(sums.bytes.departed, before.bytes.departed);
         bytes.sent += more(sums.bytes.sent, before.bytes.sent);
         bytes.received += more(sums.bytes.received, before.bytes.received);
@@ -551,6 +561,8 @@ impl Sums {
         let accounts = peer.port.accounts();
         let bytes = Bytes {
             read: accounts.arrived.bytes,
+            kept: (accounts.arrived.bytes + accounts.put_back.bytes)
+                .saturating_sub(accounts.dropped_total().bytes),
             // What comes back because it was lost costs sending twice.
             departed: accounts.sent.bytes,
             sent: accounts.link_bytes + peer.extra.split_bytes,

@@ -35,7 +35,8 @@ fn look(all: &mut Processors, quota: Option<f64>, (used, withheld): (f64, f64), 
     let more = |ns: u64, part: f64| ns + (part * SECOND_NS as f64) as u64;
     let (used_ns, withheld_ns) = (more(before.used_ns, used), more(before.withheld_ns, withheld));
     let times = CpuTimes { used_ns, withheld_ns, quota };
-    let bytes = Bytes { read: bytes, departed: bytes, sent: bytes, ..Bytes::default() };
+    let bytes =
+        Bytes { read: bytes, kept: bytes, departed: bytes, sent: bytes, ..Bytes::default() };
     all.measure((before, times), SECOND_NS, (bytes, Compressed::default()));
     all.times = Some(times);
 }
@@ -217,7 +218,7 @@ fn what_was_learned_long_ago_gives_way_to_a_single_window() {
     assert!((67.0..69.0).contains(&all.compressed_ns.unwrap()), "{:?}", all.compressed_ns);
     (0..48).for_each(|_| all.learn_costs(1e6, 40e6, Compressed::default()));
     all.learn_costs(1e6, 35e6, compressed(22.0));
-    assert!((40.0..46.0).contains(&all.compressed_ns.unwrap()), "{:?}", all.compressed_ns);
+    assert!((40.0..43.0).contains(&all.compressed_ns.unwrap()), "{:?}", all.compressed_ns);
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn open(all: &mut Processors, part: f64) -> Option<CpuLimit> {
         withheld_ns: before.withheld_ns + SECOND_NS / 2,
         quota: Some(0.1),
     };
-    let bytes = Bytes { read: bytes, departed: bytes, sent, ..Bytes::default() };
+    let bytes = Bytes { read: bytes, kept: bytes, departed: bytes, sent, ..Bytes::default() };
     all.loads[0].compressed.add(compressed, 0.6);
     all.measure((before, times), SECOND_NS, (bytes, compressed));
     all.times = Some(times);
@@ -274,7 +275,7 @@ fn open(all: &mut Processors, part: f64) -> Option<CpuLimit> {
 #[test]
 fn what_a_byte_costs_is_that_of_packets_and_not_of_headers() {
     let mut all = processors(1.0, &[0.0]);
-    let bytes = Bytes { read: 1e6, departed: 1e6, sent: 1.8e6, ..Bytes::default() };
+    let bytes = Bytes { read: 1e6, kept: 1e6, departed: 1e6, sent: 1.8e6, ..Bytes::default() };
     for second in 1..20 {
         let (used_ns, withheld_ns) = (second * SECOND_NS / 10, second * SECOND_NS / 2);
         let times = CpuTimes { used_ns, withheld_ns, quota: Some(0.1) };
@@ -285,20 +286,32 @@ fn what_a_byte_costs_is_that_of_packets_and_not_of_headers() {
     assert!((99.0..101.0).contains(&raw_ns), "{raw_ns}");
 }
 
+/// A second in which so much came to stay, and left.
+fn pass(all: &mut Processors, (kept, departed): (f64, f64)) -> Option<f64> {
+    let before = CpuTimes { quota: Some(0.1), ..CpuTimes::default() };
+    let now = CpuTimes { used_ns: SECOND_NS / 10, ..before };
+    let bytes = Bytes { read: 1e6, kept, departed, sent: departed, ..Bytes::default() };
+    all.measure((before, now), SECOND_NS, (bytes, Compressed::default()));
+    all.raw_ns
+}
+
 /// A queue that fills up, or empties: what came costs something when it leaves.
 #[test]
 fn a_window_in_which_more_comes_than_leaves_shows_no_cost() {
     let mut all = processors(1.0, &[0.0]);
-    let before = CpuTimes { quota: Some(0.1), ..CpuTimes::default() };
-    let now = CpuTimes { used_ns: SECOND_NS / 10, ..before };
-    for (read, departed) in [(2e6, 1e6), (1e6, 2e6)] {
-        let bytes = Bytes { read, departed, sent: departed, ..Bytes::default() };
-        all.measure((before, now), SECOND_NS, (bytes, Compressed::default()));
-        assert_eq!(all.raw_ns, None);
-    }
-    let bytes = Bytes { read: 1.2e6, departed: 1e6, sent: 1e6, ..Bytes::default() };
-    all.measure((before, now), SECOND_NS, (bytes, Compressed::default()));
-    assert!(all.raw_ns.is_some());
+    assert_eq!(pass(&mut all, (1e6, 0.5e6)), None);
+    assert_eq!(pass(&mut all, (1e6, 2e6)), None);
+    assert!(pass(&mut all, (1.2e6, 1e6)).is_some());
+}
+
+/// Where more comes than a link ever carries, or much is sent again, the queue stays as it is.
+#[test]
+fn what_is_dropped_or_sent_again_locks_nobody_out() {
+    assert!(pass(&mut processors(1.0, &[0.0]), (0.2e6, 0.2e6)).is_some());
+    assert!(pass(&mut processors(1.0, &[0.0]), (2e6, 2e6)).is_some());
+    let mut all = processors(1.0, &[0.0]);
+    let windows = (0..100).take_while(|_| pass(&mut all, (1e6, 0.1e6)).is_none());
+    assert_eq!(windows.count(), UNSTEADY_MAX as usize, "it never is");
 }
 
 /// While all goes raw nothing else would show that it was wrong.
