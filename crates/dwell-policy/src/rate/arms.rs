@@ -44,6 +44,9 @@ const LATE: f64 = 2.0;
 const TRIAL_IDLE_MAX: u32 = 256;
 /// Messages go as they are if they take no longer than so many times the time of compressed ones: that of a single one varies.
 const BEGIN: f64 = 1.125;
+/// And if eight of them take no longer than so many times that, more are looked at: of messages that vary by half, eight are as often as not
+/// later by chance.
+const PROMISING: f64 = 1.3;
 /// If they take so many times as long, or so many in a row so much longer, the path is another one, or who waits for them: then half
 /// of them are compressed until so many have gone either way, which decides.
 const END: f64 = 1.25;
@@ -51,9 +54,10 @@ const ROW_MAX: u32 = 4;
 const ROW: f64 = 2.0;
 const ROW_NS: f64 = 100_000.0;
 const DOUBTED_COUNTED: u32 = 8;
-const DOUBTED_SENT_MAX: u32 = 64;
-/// One in so many of those that are looked at is compressed meanwhile.
+const DOUBTED_SENT_MAX: u32 = 4 * SAMPLES as u32;
+/// One in so many of those that are looked at is compressed meanwhile, or of more of them if that takes `END` times as long.
 const OTHER_EVERY: u32 = 32;
+const OTHER_EVERY_LATER: u32 = 128;
 /// What is known is forgotten after this time without a message, in nanoseconds.
 const FORGOTTEN_NS: u64 = 10 * SECOND_NS;
 
@@ -283,6 +287,8 @@ impl Class {
 
     fn begins_raw(&mut self, connection: u64, report: &LinkReport) -> bool {
         let is_time = self.since >= self.wait && self.is_worth_a_trial(report);
+        let other_every =
+            if self.raw_is_within(1.0 / END) { OTHER_EVERY_LATER } else { OTHER_EVERY };
         match &mut self.way {
             Way::Compressed if is_time => {
                 self.raw = Times::default();
@@ -309,7 +315,7 @@ impl Class {
             }
             Way::Raw { sent, .. } => {
                 *sent = sent.wrapping_add(1);
-                !sent.is_multiple_of(OTHER_EVERY)
+                !sent.is_multiple_of(other_every)
             }
             Way::Doubted { sent, is_trial } => {
                 *sent += 1;
@@ -415,12 +421,13 @@ impl Class {
 
     /// Ends a doubt, if enough has gone either way.
     fn decide_doubted(&mut self) {
-        let is_over = self.raw.count.min(self.compressed.count) >= DOUBTED_COUNTED;
+        let counted = self.raw.count.min(self.compressed.count);
         let Way::Doubted { is_trial, .. } = self.way else { return };
-        if !is_over {
+        let is_open = !self.raw_is_within(BEGIN) && self.raw_is_within(PROMISING);
+        if counted < if is_open { SAMPLES as u32 } else { DOUBTED_COUNTED } {
             return;
         }
-        if self.raw_is_as_soon() {
+        if self.raw_is_within(BEGIN) {
             (self.way, self.wait) = (Way::Raw { sent: 0, row: 0 }, WAIT_FIRST);
         } else {
             self.refuted(is_trial);
@@ -435,7 +442,7 @@ impl Class {
     /// Ends a trial. The compressed messages were before it, when there may have been more of them at once, for which each took
     /// longer: so it is decided by others.
     fn decide(&mut self) {
-        if self.raw_is_as_soon() {
+        if self.raw_is_within(PROMISING) {
             self.doubt(true);
         } else {
             self.failed();
@@ -448,8 +455,9 @@ impl Class {
         (self.compressed, self.raw) = (Times::default(), Times::default());
     }
 
-    fn raw_is_as_soon(&self) -> bool {
-        self.at_average_ns(self.raw.took_ns()) <= BEGIN * self.compressed_took_ns()
+    /// Returns true if messages as they are take at most so many times as long as compressed ones.
+    fn raw_is_within(&self, times: f64) -> bool {
+        self.at_average_ns(self.raw.took_ns()) <= times * self.compressed_took_ns()
     }
 }
 

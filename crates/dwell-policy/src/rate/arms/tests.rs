@@ -74,12 +74,50 @@ fn over_a_fast_path_messages_go_as_they_are_after_a_trial() {
     assert_eq!(world.raw_of(WAIT_FIRST), 0);
     assert_eq!(world.raw_of(TRIAL_SKIPPED + TRIAL_COUNTED), TRIAL_SKIPPED + TRIAL_COUNTED);
     assert_eq!(world.raw_of(2 * DOUBTED_COUNTED), DOUBTED_COUNTED, "until that is sure");
-    // From here on one in some is compressed, for the other's time.
-    assert_eq!(world.raw_of(10 * OTHER_EVERY), 10 * (OTHER_EVERY - 1));
+    // From here on one in some is compressed, for the other's time; that takes half as long again, so few are.
+    assert_eq!(world.raw_of(10 * OTHER_EVERY_LATER), 10 * (OTHER_EVERY_LATER - 1));
     assert!(world.arms.advice(world.now, 10_000).goes_raw, "what follows others, too");
     assert!(!world.arms.advice(world.now, 100).goes_raw, "others are of another length");
     // All connections know it.
     assert!(world.sends(2).goes_raw);
+}
+
+#[test]
+fn what_takes_about_as_long_either_way_is_compared_more_often() {
+    let mut world = World::new(1e9);
+    world.other_ns = 1_000_000;
+    world.raw_of(WAIT_FIRST + TRIAL_SKIPPED + TRIAL_COUNTED + 2 * DOUBTED_COUNTED);
+    assert_eq!(world.raw_of(10 * OTHER_EVERY), 10 * (OTHER_EVERY - 1));
+}
+
+/// Eight messages of each way that vary by half say as often as not that one of two equal ways is later, and then nothing was tried for
+/// hundreds of messages more.
+#[test]
+fn messages_of_many_lengths_of_time_are_compared_until_it_is_known() {
+    let raw_of = |seed: u64, slower: f64| {
+        let mut rng = dwell_base::Rng::from_seed(seed);
+        let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
+        let report = LinkReport { round_trip_ns: 100_000, ..LinkReport::default() };
+        let raw = (0..500).filter(|_| {
+            let advice = arms.begin(now, 1, 1_728, &report);
+            let usual_ns = 500_000 + rng.below(1_000_000);
+            let (wire_bytes, compress_ns, took_ns) = match advice.goes_raw {
+                true => (1_737, 0, (usual_ns as f64 * slower) as u64),
+                false => (480, 40_000, usual_ns),
+            };
+            now = now + took_ns;
+            let (begun_len, bytes, round_trip_ns) = (1_728, 1_728, 100_000);
+            let message =
+                Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns };
+            arms.confirmed(now, 1, &message);
+            advice.goes_raw
+        });
+        raw.count()
+    };
+    let most = |slower: f64| (0..200).filter(|&seed| raw_of(seed, slower) > 250).count();
+    let (equal, slower, far_slower) = (most(1.0), most(1.5), most(2.0));
+    assert!(equal >= 170, "equal ways: {equal} of 200 go as they are");
+    assert!(slower <= 2 && far_slower == 0, "{slower} and {far_slower} of 200 though it is later");
 }
 
 #[test]
@@ -253,7 +291,7 @@ fn a_round_trip_does_not_make_longer_messages_faster() {
     let (rate, round_trip_ns, begun_len) = (12.5e6, 20 * MS, 64 << 10);
     arms.advice(now, begun_len);
     arms.classes[CLASSES - 1].way = Way::Doubted { sent: 0, is_trial: true };
-    for at in 0..2 * u64::from(DOUBTED_COUNTED) {
+    for at in 0..2 * SAMPLES as u64 {
         let (bytes, wire_bytes) =
             if at % 2 == 0 { (1_000_000, 1_000_009) } else { (70_000, 17_000) };
         let compress_ns = if wire_bytes < bytes { 8 * bytes } else { 0 };
