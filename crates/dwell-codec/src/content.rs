@@ -48,8 +48,12 @@ fn classify_by(data: &[u8], sample_len: usize) -> ContentClass {
             pairs += u32::from(*count);
             *count = count.saturating_add(1);
         }
+        // Of text a third of the sample says it.
+        if pairs >= pairs_min(sample_len) {
+            return ContentClass::Uneven;
+        }
     }
-    if pairs >= pairs_min(sample_len) { ContentClass::Uneven } else { ContentClass::Random }
+    ContentClass::Random
 }
 
 #[cfg(test)]

@@ -111,8 +111,11 @@ impl Room<'_> {
     /// Returns true if it was had for long enough, and others wait.
     pub(crate) fn is_over(&self) -> bool {
         match &self.state {
-            State::Has { since, .. } => since.elapsed() >= TURN && self.of.is_wanted_of(self.party),
-            State::None | State::Waiting(_) => false,
+            // Nobody waits, nearly always.
+            State::Has { since, .. } if self.of.is_awaited() => {
+                since.elapsed() >= TURN && self.of.is_wanted_of(self.party)
+            }
+            _ => false,
         }
     }
 

@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -31,7 +33,14 @@ pub(crate) enum Shortage {
 
 /// Hands out rooms. Clones hand out the same ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Rooms(Arc<Mutex<State>>);
+pub(crate) struct Rooms(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// True if somebody waits: written under the lock, and read without it by all that move something.
+    is_awaited: AtomicBool,
+}
 
 #[derive(Debug)]
 struct State {
@@ -109,11 +118,22 @@ impl Rooms {
     /// So many.
     pub(crate) fn new(count: usize) -> Self {
         let (parties, order) = (HashMap::new(), BTreeSet::new());
-        Self(Arc::new(Mutex::new(State { free: count, next: 0, parties, order })))
+        let state = Mutex::new(State { free: count, next: 0, parties, order });
+        Self(Arc::new(Shared { state, is_awaited: AtomicBool::new(false) }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether anybody waits, for who does not take the lock.
+    fn note_awaited(&self, state: &MutexGuard<'_, State>) {
+        self.0.is_awaited.store(!state.order.is_empty(), Relaxed);
+    }
+
+    /// Returns true if somebody waits; without a lock, so that it may be known a little later.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.0.is_awaited.load(Relaxed)
     }
 
     /// Takes a room for a party, or waits for one.
@@ -129,6 +149,7 @@ impl Rooms {
         let number = state.next;
         state.next += 1;
         state.change(party, |of| of.waiting.insert(number, sender));
+        self.note_awaited(&state);
         drop(state);
         Err(Waiting { rooms: self.clone(), party, number, granted })
     }
@@ -161,7 +182,11 @@ impl Rooms {
                 if let Some(party) = returned.take() {
                     state.give_back(party);
                 }
-                state.grant()
+                let granted = state.grant();
+                if granted.is_some() {
+                    self.note_awaited(&state);
+                }
+                granted
             };
             // Not under the lock: who waits for it is woken.
             let Some((party, sender)) = granted else { return };
@@ -194,7 +219,9 @@ impl Future for Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let (party, number) = (self.party, self.number);
-        self.rooms.lock().change(party, |of| of.waiting.remove(&number));
+        let mut state = self.rooms.lock();
+        state.change(party, |of| of.waiting.remove(&number));
+        self.rooms.note_awaited(&state);
     }
 }
 

@@ -296,6 +296,9 @@ impl Uplink {
             self.job = None;
             moved = true;
         }
+        if self.sender.is_idle() {
+            return Ok(moved);
+        }
         let now = clock::now();
         let Some(job) = self.sender.next_job(now) else { return Ok(moved) };
         if is_short(&job) {

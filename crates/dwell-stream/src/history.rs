@@ -4,13 +4,18 @@ use dwell_codec::HISTORY_LEN_MAX;
 
 use crate::config::BLOCK_LEN_MAX;
 
-/// The length beyond which the oldest bytes are removed.
+/// The most that it holds, of which the oldest bytes are overwritten.
 const LEN_MAX: usize = HISTORY_LEN_MAX + BLOCK_LEN_MAX;
 
 /// The end of the data without a gap, and its position in the stream. At most 192 KiB.
+///
+/// Most of what is kept is never referred to, as it went uncompressed because that was sooner. So keeping it costs one copy: beyond
+/// `LEN_MAX` it goes on at the beginning of the buffer, and is put in order when somebody asks.
 #[derive(Debug, Default)]
 pub(crate) struct History {
+    /// The bytes from `begin` on, and then those before it.
     bytes: Vec<u8>,
+    begin: usize,
     /// The position in the stream after the last byte.
     end: u64,
 }
@@ -25,22 +30,33 @@ impl History {
             Some(known) => &data[known..],
             None => {
                 self.bytes.clear();
+                self.begin = 0;
                 data
             }
         };
-        let excess = (self.bytes.len() + new.len()).saturating_sub(LEN_MAX);
-        if excess > 0 {
-            let kept = HISTORY_LEN_MAX.saturating_sub(new.len()).min(self.bytes.len());
-            self.bytes.drain(..self.bytes.len() - kept);
-        }
-        let wanted = self.bytes.len() + new.len();
+        let wanted = (self.bytes.len() + new.len()).min(LEN_MAX);
         if wanted > self.bytes.capacity() {
             // No more than will ever be needed, unlike doubling.
             let capacity = (2 * wanted).min(LEN_MAX);
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
-        self.bytes.extend_from_slice(new);
+        self.append(new);
         self.end = start + data.len() as u64;
+    }
+
+    /// Adds bytes, in the place of the oldest ones if there would be too many.
+    fn append(&mut self, new: &[u8]) {
+        let new = &new[new.len().saturating_sub(LEN_MAX)..];
+        let (first, second) = new.split_at(new.len().min(LEN_MAX - self.bytes.len()));
+        self.bytes.extend_from_slice(first);
+        // From here on it is full, if anything is left.
+        let (first, second) = second.split_at(second.len().min(LEN_MAX - self.begin));
+        self.bytes[self.begin..][..first.len()].copy_from_slice(first);
+        self.bytes[..second.len()].copy_from_slice(second);
+        self.begin = match second.len() {
+            0 => (self.begin + first.len()) % LEN_MAX,
+            wrapped => wrapped,
+        };
     }
 
     /// Returns the number of bytes that blocks can refer to.
@@ -60,14 +76,32 @@ impl History {
 
     /// Removes everything and frees the memory.
     pub(crate) fn forget(&mut self) {
-        self.bytes = Vec::new();
+        (self.bytes, self.begin) = (Vec::new(), 0);
     }
 
     /// Returns the known bytes before `start`.
-    pub(crate) fn before(&self, start: u64) -> &[u8] {
+    pub(crate) fn before(&mut self, start: u64) -> &[u8] {
         let after = self.end.checked_sub(start).and_then(|len| usize::try_from(len).ok());
+        if self.begin > 0 {
+            self.put_in_order((HISTORY_LEN_MAX + after.unwrap_or(0)).min(LEN_MAX));
+        }
         let len = after.and_then(|after| self.bytes.len().checked_sub(after)).unwrap_or(0);
         &self.bytes[len.saturating_sub(HISTORY_LEN_MAX)..len]
+    }
+
+    /// Has so many of the newest bytes in one piece, and room behind them: so who asks for each block has this done for one in
+    /// several.
+    fn put_in_order(&mut self, kept: usize) {
+        let begin = std::mem::take(&mut self.begin);
+        if begin >= kept {
+            self.bytes.copy_within(begin - kept..begin, 0);
+        } else {
+            let newest = self.bytes[..begin].to_vec();
+            let older = kept - begin;
+            self.bytes.copy_within(LEN_MAX - older.., 0);
+            self.bytes[older..kept].copy_from_slice(&newest);
+        }
+        self.bytes.truncate(kept);
     }
 }
 
@@ -81,12 +115,12 @@ mod tests {
         /// After any sequence of keeping and forgetting, the history is correct and bounded.
         #[test]
         fn what_is_known_is_what_came(
-            steps in proptest::collection::vec((1usize..=BLOCK_LEN_MAX, 0usize..6), 1..30),
+            steps in proptest::collection::vec((1usize..=BLOCK_LEN_MAX, 0usize..6, proptest::bool::ANY), 1..30),
         ) {
             let stream: Vec<u8> = (0..2 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
             let (mut history, mut start) = (History::default(), 0);
             let mut kept_from = 0;
-            for (len, what) in steps {
+            for (len, what, asks) in steps {
                 match what {
                     // A block that is not kept.
                     0 => { history.forget(); kept_from = start + len; }
@@ -97,15 +131,19 @@ mod tests {
                     }
                     _ => history.keep(start as u64, &stream[start..start + len]),
                 }
-                // The block itself may be asked for again.
-                for at in [start, start + len] {
+                // The block itself may be asked for again; or nobody asks for a while.
+                for at in [start, start + len].into_iter().filter(|_| asks) {
                     let known = history.before(at as u64);
                     prop_assert!(stream[..at].ends_with(known), "at {at}");
                     prop_assert!(known.len() <= HISTORY_LEN_MAX.min(at.saturating_sub(kept_from)));
                 }
                 start += len;
-                let known = history.before(start as u64).len();
-                prop_assert_eq!(known, HISTORY_LEN_MAX.min(start - kept_from), "all of it");
+                if asks {
+                    let known = history.before(start as u64);
+                    prop_assert!(stream[..start].ends_with(known));
+                    prop_assert_eq!(known.len(), HISTORY_LEN_MAX.min(start - kept_from), "all of it");
+                }
+                prop_assert_eq!(history.len(), HISTORY_LEN_MAX.min(start - kept_from));
                 prop_assert!(history.bytes.capacity() <= LEN_MAX);
             }
         }

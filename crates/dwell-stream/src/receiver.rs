@@ -283,7 +283,7 @@ impl Receiver {
     }
 
     #[cfg(test)]
-    pub(crate) fn history_len(&self) -> usize {
+    pub(crate) fn history_len(&mut self) -> usize {
         self.history.before(self.stats.data_bytes).len()
     }
 

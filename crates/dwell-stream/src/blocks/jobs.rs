@@ -122,8 +122,9 @@ impl Blocks {
             }
             let part = self.queue[at].part;
             if refers && part.kept == Some(true) {
+                let reach = self.reach(part.original_len);
                 let before = self.history.before(part.start);
-                let len = before.len().min(self.reach(part.original_len));
+                let len = before.len().min(reach);
                 history.extend_from_slice(&before[before.len() - len..]);
             }
         }
