@@ -66,6 +66,8 @@ pub(crate) struct Unconfirmed {
     has_heard: bool,
     /// TCP need not be asked for so many messages, until then.
     settled: (u32, Instant),
+    /// The messages for which it was not asked since the last one for which it was.
+    unseen: u32,
 }
 
 impl Unconfirmed {
@@ -75,6 +77,7 @@ impl Unconfirmed {
             wrote_at: Instant::ZERO,
             has_heard: false,
             settled: (0, Instant::ZERO),
+            unseen: 0,
         }
     }
 
@@ -95,6 +98,7 @@ impl Unconfirmed {
         let passes = left > 0 && now < until;
         if passes {
             (self.settled, self.message) = ((left - 1, until), None);
+            self.unseen = self.unseen.saturating_add(1);
         }
         passes
     }
@@ -138,6 +142,7 @@ impl Unconfirmed {
             compress_ns: after.compress_ns - before.compress_ns,
             took_ns: now.since_ns(message.begun_at),
             round_trip_ns: message.round_trip_ns,
+            unseen: std::mem::take(&mut self.unseen),
         })
     }
 }

@@ -28,7 +28,7 @@ const WAIT_MAX: u32 = 1 << 14;
 const LOST_MAX: f64 = 12.0;
 /// And up to so many times as much as more messages than these were compressed since the last one: what one trial loses is next to nothing
 /// of what all of these might win, and round trips also grow with what else the processors do, which says nothing of a link.
-const PATIENCE_MAX: f64 = 3.0;
+const PATIENCE_MAX: f64 = 12.0;
 const PATIENT_AFTER: f64 = 256.0;
 /// What compressing takes besides the codec, in nanoseconds, and what restoring takes beside that.
 const AROUND_NS: f64 = 10_000.0;
@@ -85,7 +85,7 @@ const FORGOTTEN_NS: u64 = 10 * SECOND_NS;
 ///     let (wire_bytes, compress_ns) = if advice.goes_raw { (10_009, 0) } else { (2_500, 40_000) };
 ///     let took_ns = 100_000 + compress_ns;
 ///     let (begun_len, bytes, round_trip_ns) = (10_000, 10_000, 90_000);
-///     let message = Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns };
+///     let message = Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns, unseen: 0 };
 ///     arms.confirmed(now, 1, &message);
 ///     now = now + took_ns;
 ///     went_raw += u32::from(advice.goes_raw);
@@ -112,6 +112,8 @@ pub struct Confirmed {
     pub took_ns: u64,
     /// What any message takes of that, however short it is: the shortest round trip, in nanoseconds.
     pub round_trip_ns: u64,
+    /// The messages of its connection before it that nobody looked at, as [`Advice::is_settled`] allows.
+    pub unseen: u32,
 }
 
 impl Confirmed {
@@ -378,7 +380,7 @@ impl Class {
         self.round_trip_ns += gain * (message.round_trip_ns as f64 - self.round_trip_ns);
         self.bytes += gain * (message.bytes as f64 - self.bytes);
         self.compressed.push(message, self.compared_ns(message));
-        self.since = self.since.saturating_add(1);
+        self.since = self.since.saturating_add(1).saturating_add(message.unseen);
         self.uncompressed = 0;
         self.decide_doubted();
     }
