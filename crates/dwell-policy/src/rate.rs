@@ -3,8 +3,10 @@
 use dwell_base::Instant;
 
 use crate::estimate::smoothed;
+use climb::Climb;
 
 mod arms;
+mod climb;
 mod report;
 mod trains;
 
@@ -83,6 +85,8 @@ pub struct LinkRate {
     alone: Option<f64>,
     /// The most that is believed of the link until so many bytes were written.
     presumed: Option<(f64, u64)>,
+    /// And then, until its rate is measured, unless the transport knows it.
+    climb: Option<Climb>,
     /// True if a refusal has shown the rate, and it is no guess.
     measured: bool,
     /// The number of measurements, and the time of the last.
@@ -152,6 +156,7 @@ impl LinkRate {
             rate: None,
             alone: None,
             presumed: None,
+            climb: None,
             measured: false,
             measurements: 0,
             measured_at: Instant::ZERO,
@@ -213,6 +218,7 @@ impl LinkRate {
         self.expect(now, rate);
         if rate > 0.0 {
             self.presumed = Some((rate, self.written + bytes));
+            self.climb = Some(Climb::new(now, rate, self.written));
         }
     }
 
@@ -243,7 +249,10 @@ impl LinkRate {
         let is_advice = report.goes_raw || report.prudent_rate > 0.0;
         self.alone = report.alone_rate().filter(|_| is_advice);
         let Some(rate) = report.rate() else { return };
-        self.rate = Some(rate);
+        let confirmed = self.written.saturating_sub(report.pending_bytes);
+        let most = self.climb.as_mut().map(|climb| climb.confirmed(now, confirmed));
+        let most = most.filter(|_| report.is_guess()).unwrap_or(f64::INFINITY);
+        self.rate = Some(rate.min(most));
         self.measured = false;
         self.restrain();
         self.level = report.waiting_bytes(self.rate.unwrap_or(rate)).min(self.capacity);
@@ -395,6 +404,7 @@ impl LinkRate {
             _ => sample,
         });
         self.measured = true;
+        self.climb = None;
         self.measurements += 1;
         self.measured_at = now;
         (self.broken_ns, self.seen) = (0, 0.0);

@@ -86,6 +86,11 @@ impl LinkReport {
         guess.map(|guess| if known(self.train_rate) { guess.min(self.train_rate) } else { guess })
     }
 
+    /// Returns true if that is no more than what the window allows, or the least.
+    pub(super) fn is_guess(&self) -> bool {
+        self.is_least || !self.delivered_rate.is_finite() || self.delivered_rate <= 0.0
+    }
+
     /// Returns the same for a message with nothing behind it: as long as nobody knows what the link carries, it is the prudent
     /// rate, not the window.
     pub fn alone_rate(&self) -> Option<f64> {

@@ -444,6 +444,29 @@ fn no_more_than_was_presumed_is_believed_at_first() {
     assert!(!link.is_presumed() && link.rate().is_some_and(|rate| rate > 5e6), "{link:?}");
 }
 
+/// 15 kB each millisecond pass a shaper of 12.5 MB/s at once for some time, and the window is of all that the processor could send.
+#[test]
+fn what_a_window_allows_is_believed_as_far_as_the_link_has_carried_it() {
+    let mut link = LinkRate::new(1 << 20);
+    link.presume(at(0), 12.5e6, 64 << 10);
+    let report = LinkReport {
+        delivered_rate: 1.8e8,
+        is_least: true,
+        window_rate: 2.3e8,
+        pending_bytes: 1_448,
+        ..LinkReport::default()
+    };
+    for ms in 1..20 {
+        link.wrote(at(ms), 15_000);
+        link.reported(at(ms), &report);
+        let rate = link.rate().unwrap();
+        assert!((12.5e6..=3.1e7).contains(&rate), "{ms} ms: {rate}");
+    }
+    // What the transport knows is believed at once.
+    link.reported(at(20), &LinkReport { is_least: false, ..report });
+    assert_eq!(link.rate(), Some(1.8e8));
+}
+
 /// Also where the transport never refuses, and says nothing.
 #[test]
 fn what_was_presumed_ends_with_the_bytes_that_were_written() {
