@@ -218,8 +218,14 @@ impl LinkRate {
         self.expect(now, rate);
         if rate > 0.0 {
             self.presumed = Some((rate, self.written + bytes));
-            self.climb = Some(Climb::new(now, rate, self.written));
+            self.climb = Some(Climb::new(now, rate, self.written as i64));
         }
+    }
+
+    /// From when what was presumed ends, takes the link to carry what the transport's window allows, whatever it has carried: for who
+    /// fills no link, as he saves bytes, it would never have shown more.
+    pub fn believes_windows(&mut self) {
+        self.climb = None;
     }
 
     /// Returns true while no more is believed of the link than was presumed.
@@ -249,7 +255,8 @@ impl LinkRate {
         let is_advice = report.goes_raw || report.prudent_rate > 0.0;
         self.alone = report.alone_rate().filter(|_| is_advice);
         let Some(rate) = report.rate() else { return };
-        let confirmed = self.written.saturating_sub(report.pending_bytes);
+        // Of another stream more may be on its way than this one has written.
+        let confirmed = (self.written as i64).saturating_sub_unsigned(report.pending_bytes);
         let most = self.climb.as_mut().map(|climb| climb.confirmed(now, confirmed));
         let most = most.filter(|_| report.is_guess()).unwrap_or(f64::INFINITY);
         self.rate = Some(rate.min(most));
@@ -371,6 +378,10 @@ impl LinkRate {
     pub fn blocked(&mut self, now: Instant) {
         self.refused(now);
         self.restrain();
+        // Not by what is not believed.
+        if self.measured {
+            self.climb = None;
+        }
     }
 
     fn refused(&mut self, now: Instant) {
@@ -404,7 +415,6 @@ impl LinkRate {
             _ => sample,
         });
         self.measured = true;
-        self.climb = None;
         self.measurements += 1;
         self.measured_at = now;
         (self.broken_ns, self.seen) = (0, 0.0);

@@ -326,6 +326,7 @@ mod tests {
                 let wait = state.parties.values().map(|of| of.waiting.len()).sum::<usize>();
                 prop_assert_eq!(state.free + taken, count);
                 prop_assert_eq!(taken + wait, held.len() + waiting.len());
+                prop_assert_eq!(rooms.is_awaited(), !state.order.is_empty());
                 let least = state.order.first().map(|&(held, _, _)| held);
                 prop_assert!(least.is_none_or(|held| !state.may_have(held)), "{:?}", state);
                 drop(state);

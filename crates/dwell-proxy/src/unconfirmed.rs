@@ -45,7 +45,7 @@ impl Account {
 }
 
 /// What was sent on a connection that had nothing to send and nothing on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Message {
     pub(crate) begun_at: Instant,
     /// The bytes that were known of it then, and what it was to expect.
@@ -66,8 +66,9 @@ pub(crate) struct Unconfirmed {
     has_heard: bool,
     /// TCP need not be asked for so many messages, until then.
     settled: (u32, Instant),
-    /// The messages for which it was not asked since the last one for which it was.
+    /// The messages for which it was not asked since it was last, and those before the message that is under way.
     unseen: u32,
+    unseen_before: u32,
 }
 
 impl Unconfirmed {
@@ -78,6 +79,7 @@ impl Unconfirmed {
             has_heard: false,
             settled: (0, Instant::ZERO),
             unseen: 0,
+            unseen_before: 0,
         }
     }
 
@@ -107,6 +109,7 @@ impl Unconfirmed {
     pub(crate) fn looked(&mut self, now: Instant, advice: Advice) {
         let left = if advice.is_settled { SETTLED_MESSAGES } else { 0 };
         self.settled = (left, now + SETTLED_NS);
+        self.unseen = 0;
     }
 
     /// Returns what the message expects to which that belongs which is to be sent now; none if it belongs to none that is known. The connection
@@ -129,6 +132,7 @@ impl Unconfirmed {
     /// Notes that a message begins.
     pub(crate) const fn begin(&mut self, message: Message) {
         (self.message, self.has_heard) = (Some(message), false);
+        self.unseen_before = self.unseen;
     }
 
     /// Notes that the other end has all of it, and returns what that has shown.
@@ -142,7 +146,7 @@ impl Unconfirmed {
             compress_ns: after.compress_ns - before.compress_ns,
             took_ns: now.since_ns(message.begun_at),
             round_trip_ns: message.round_trip_ns,
-            unseen: std::mem::take(&mut self.unseen),
+            unseen: self.unseen_before,
         })
     }
 }
@@ -243,6 +247,12 @@ mod tests {
         unconfirmed.looked(at(0), Advice { is_settled: true, ..Advice::default() });
         let passed = (0..20).filter(|_| unconfirmed.passes(at(10))).count();
         assert_eq!(passed, SETTLED_MESSAGES as usize);
+        // The next one that is looked at says how many, and the one after it has none before it.
+        for unseen in [SETTLED_MESSAGES, 0] {
+            unconfirmed.begin(Message { begun_at: BEGIN, len: 9, ..Message::default() });
+            unconfirmed.looked(at(0), Advice::default());
+            assert_eq!(unconfirmed.confirmed(at(1), written(9)).unwrap().unseen, unseen);
+        }
         unconfirmed.looked(at(0), Advice { is_settled: true, ..Advice::default() });
         assert!(!unconfirmed.passes(at(50)), "that was 5 ms ago");
         unconfirmed.looked(at(50), Advice::default());

@@ -10,7 +10,8 @@ const LEN_MAX: usize = HISTORY_LEN_MAX + BLOCK_LEN_MAX;
 /// The end of the data without a gap, and its position in the stream. At most 192 KiB.
 ///
 /// Most of what is kept is never referred to, as it went uncompressed because that was sooner. So keeping it costs one copy: beyond
-/// `LEN_MAX` it goes on at the beginning of the buffer, and is put in order when somebody asks.
+/// `LEN_MAX` it goes on at the beginning of the buffer, and is put in order when somebody asks. As long as somebody asks for each block it
+/// stays in order: then the oldest bytes are removed, some at a time.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// The bytes from `begin` on, and then those before it.
@@ -18,6 +19,8 @@ pub(crate) struct History {
     begin: usize,
     /// The position in the stream after the last byte.
     end: u64,
+    /// True if somebody has asked since something was added.
+    is_asked: bool,
 }
 
 impl History {
@@ -34,6 +37,11 @@ impl History {
                 data
             }
         };
+        let excess = (self.bytes.len() + new.len()).saturating_sub(LEN_MAX);
+        if excess > 0 && std::mem::take(&mut self.is_asked) {
+            let kept = HISTORY_LEN_MAX.saturating_sub(new.len()).min(self.bytes.len());
+            self.bytes.drain(..self.bytes.len() - kept);
+        }
         let wanted = (self.bytes.len() + new.len()).min(LEN_MAX);
         if wanted > self.bytes.capacity() {
             // No more than will ever be needed, unlike doubling.
@@ -41,6 +49,7 @@ impl History {
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.append(new);
+        self.is_asked = false;
         self.end = start + data.len() as u64;
     }
 
@@ -83,25 +92,13 @@ impl History {
     pub(crate) fn before(&mut self, start: u64) -> &[u8] {
         let after = self.end.checked_sub(start).and_then(|len| usize::try_from(len).ok());
         if self.begin > 0 {
-            self.put_in_order((HISTORY_LEN_MAX + after.unwrap_or(0)).min(LEN_MAX));
+            self.bytes.rotate_left(std::mem::take(&mut self.begin));
+            let kept = HISTORY_LEN_MAX.saturating_add(after.unwrap_or(0));
+            self.bytes.drain(..LEN_MAX.saturating_sub(kept));
         }
+        self.is_asked = true;
         let len = after.and_then(|after| self.bytes.len().checked_sub(after)).unwrap_or(0);
         &self.bytes[len.saturating_sub(HISTORY_LEN_MAX)..len]
-    }
-
-    /// Has so many of the newest bytes in one piece, and room behind them: so who asks for each block has this done for one in
-    /// several.
-    fn put_in_order(&mut self, kept: usize) {
-        let begin = std::mem::take(&mut self.begin);
-        if begin >= kept {
-            self.bytes.copy_within(begin - kept..begin, 0);
-        } else {
-            let newest = self.bytes[..begin].to_vec();
-            let older = kept - begin;
-            self.bytes.copy_within(LEN_MAX - older.., 0);
-            self.bytes[older..kept].copy_from_slice(&newest);
-        }
-        self.bytes.truncate(kept);
     }
 }
 

@@ -229,6 +229,11 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.shares.raw
     }
 
+    /// Returns true if bytes count, and not time.
+    pub(super) const fn saves_bytes(&self) -> bool {
+        self.saves_bytes
+    }
+
     /// Returns true if later blocks are to refer to the blocks that are sent now.
     pub(super) fn keeps_history(&self) -> bool {
         self.keeps_history_for > 0

@@ -3,6 +3,7 @@
 use dwell_base::Instant;
 
 use super::*;
+use crate::rate::LinkReport;
 
 const BLOCK_LEN: usize = 64 << 10;
 const HOLDS: u32 = 128 << 10;
@@ -422,4 +423,25 @@ fn what_the_back_off_refuses_is_sent_uncompressed_beside_the_planned_share() {
     }
     assert!(!steering.admits(true));
     assert_eq!(steering.raw_share(), 1.0 / 16.0, "one block counts for a sixteenth");
+}
+
+/// Who saves bytes fills no link, and so never shows that it carries more than he believes.
+#[test]
+fn who_saves_bytes_believes_what_the_window_allows_behind_what_was_presumed() {
+    let at = |ms: u64| Instant::from_ns(ms * 1_000_000);
+    let report = LinkReport { is_least: true, window_rate: 2.3e8, ..LinkReport::default() };
+    let rate_if = |saves_bytes: bool| {
+        let mut steering = Steering::new(hull(), 1 << 20);
+        if saves_bytes {
+            steering.save_bytes();
+        }
+        steering.presume(at(0), 12.5e6, 64 << 10);
+        for ms in 1..100 {
+            steering.link.wrote(at(ms), 3_000);
+            steering.reported(at(ms), &report);
+        }
+        steering.link.rate()
+    };
+    assert_eq!(rate_if(true), Some(2.3e8));
+    assert_eq!(rate_if(false), Some(12.5e6));
 }

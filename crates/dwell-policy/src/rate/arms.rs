@@ -29,6 +29,9 @@ const LOST_MAX: f64 = 12.0;
 /// And up to so many times as much as more messages than these were compressed since the last one: what one trial loses is next to nothing
 /// of what all of these might win, and round trips also grow with what else the processors do, which says nothing of a link.
 const PATIENCE_MAX: f64 = 12.0;
+/// A trial that takes more patience than that is bold: there more is lost if it is won by chance than if it is never made, so messages have to
+/// take no longer at all, and no longer than `BEGIN` from then on.
+const PATIENCE_USUAL: f64 = 3.0;
 const PATIENT_AFTER: f64 = 256.0;
 /// What compressing takes besides the codec, in nanoseconds, and what restoring takes beside that.
 const AROUND_NS: f64 = 10_000.0;
@@ -201,9 +204,11 @@ struct Class {
     way: Way,
     /// Those in a row that could not be compressed, or were not worth it.
     uncompressed: u32,
-    /// Compressed messages since the last trial, and how many there have to be before the next.
+    /// Compressed messages since the last trial, and those that nobody looked at, and how many there have to be before the next.
     since: u32,
     wait: u32,
+    /// True if the last trial was.
+    is_bold: bool,
     /// The time of the last one.
     at: Instant,
 }
@@ -221,6 +226,7 @@ impl Default for Class {
             uncompressed: 0,
             since: 0,
             wait: WAIT_FIRST,
+            is_bold: false,
             at: Instant::ZERO,
         }
     }
@@ -236,10 +242,11 @@ enum Way {
         sent: u32,
         row: u32,
     },
-    /// Half of them; with the number of them, and whether a trial is to be confirmed by that.
+    /// Half of them; with the number of them, whether a trial is to be confirmed by that, and by how many of each way.
     Doubted {
         sent: u32,
         is_trial: bool,
+        needed: u32,
     },
 }
 
@@ -288,12 +295,14 @@ impl Class {
     }
 
     fn begins_raw(&mut self, connection: u64, report: &LinkReport) -> bool {
-        let is_time = self.since >= self.wait && self.is_worth_a_trial(report);
+        let patience = self.patience_for_a_trial(report).filter(|_| self.since >= self.wait);
+        let is_time = patience.is_some();
         let other_every =
             if self.raw_is_within(1.0 / END) { OTHER_EVERY_LATER } else { OTHER_EVERY };
         match &mut self.way {
             Way::Compressed if is_time => {
                 self.raw = Times::default();
+                self.is_bold = patience.is_some_and(|patience| patience > PATIENCE_USUAL);
                 self.way = Way::Trial(Trial { connection, sent: 1, ..Trial::default() });
                 true
             }
@@ -319,7 +328,7 @@ impl Class {
                 *sent = sent.wrapping_add(1);
                 !sent.is_multiple_of(other_every)
             }
-            Way::Doubted { sent, is_trial } => {
+            Way::Doubted { sent, is_trial, .. } => {
                 *sent += 1;
                 if *sent > DOUBTED_SENT_MAX {
                     let is_trial = *is_trial;
@@ -345,7 +354,8 @@ impl Class {
         }
     }
 
-    fn is_worth_a_trial(&self, report: &LinkReport) -> bool {
+    /// Returns how many times `LOST_MAX` a trial may lose; none if it is not worth that.
+    fn patience_for_a_trial(&self, report: &LinkReport) -> Option<f64> {
         let is_known = self.compressed.count >= SAMPLES as u32 / 2;
         let won_ns = (1.0 + RESTORING) * self.compress_ns + AROUND_NS;
         let round_trip_ns = (report.round_trip_ns + report.queue_ns) as f64;
@@ -361,7 +371,8 @@ impl Class {
             lost_ns = lost_ns.max(on_link_ns * (self.bytes / wire_bytes - 1.0));
         }
         let patience = (f64::from(self.since) / PATIENT_AFTER).clamp(1.0, PATIENCE_MAX);
-        is_known && lost_ns <= LOST_MAX * patience * won_ns
+        let wanted = lost_ns / (LOST_MAX * won_ns);
+        (is_known && wanted <= patience).then_some(wanted)
     }
 
     fn failed(&mut self) {
@@ -410,7 +421,8 @@ impl Class {
                 *row = if took_ns > ROW * compressed_ns + ROW_NS { *row + 1 } else { 0 };
                 let is_another = *row >= ROW_MAX;
                 self.raw.push(message, compared_ns);
-                if is_another || self.at_average_ns(self.raw.took_ns()) > END * compressed_ns {
+                let end = if self.is_bold { BEGIN } else { END };
+                if is_another || self.at_average_ns(self.raw.took_ns()) > end * compressed_ns {
                     self.doubt(false);
                 }
             }
@@ -424,21 +436,28 @@ impl Class {
     /// Ends a doubt, if enough has gone either way.
     fn decide_doubted(&mut self) {
         let counted = self.raw.count.min(self.compressed.count);
-        let Way::Doubted { is_trial, .. } = self.way else { return };
-        let is_open = !self.raw_is_within(BEGIN) && self.raw_is_within(PROMISING);
-        if counted < if is_open { SAMPLES as u32 } else { DOUBTED_COUNTED } {
+        let begin = if self.is_bold { 1.0 } else { BEGIN };
+        let is_begun = self.raw_is_within(begin);
+        let is_promising = self.raw_is_within(PROMISING);
+        let Way::Doubted { is_trial, needed, .. } = &mut self.way else { return };
+        if counted < *needed {
             return;
         }
-        if self.raw_is_within(BEGIN) {
-            (self.way, self.wait) = (Way::Raw { sent: 0, row: 0 }, WAIT_FIRST);
+        if is_begun {
+            let wait = if self.is_bold { self.wait } else { WAIT_FIRST };
+            (self.way, self.wait) = (Way::Raw { sent: 0, row: 0 }, wait);
+        } else if is_promising && *needed < SAMPLES as u32 {
+            // Once: who looks after each waits for chance.
+            *needed = SAMPLES as u32;
         } else {
+            let is_trial = *is_trial;
             self.refuted(is_trial);
         }
     }
 
     /// Messages as they are take longer: those of a trial, which comes later the next time, or all that did until now.
     fn refuted(&mut self, is_trial: bool) {
-        if is_trial { self.failed() } else { self.compresses() }
+        if is_trial || self.is_bold { self.failed() } else { self.compresses() }
     }
 
     /// Ends a trial. The compressed messages were before it, when there may have been more of them at once, for which each took
@@ -453,7 +472,7 @@ impl Class {
 
     /// Has half of the messages go either way, until there are enough to decide.
     fn doubt(&mut self, is_trial: bool) {
-        self.way = Way::Doubted { sent: 0, is_trial };
+        self.way = Way::Doubted { sent: 0, is_trial, needed: DOUBTED_COUNTED };
         (self.compressed, self.raw) = (Times::default(), Times::default());
     }
 

@@ -17,20 +17,20 @@ pub(super) struct Climb {
     most: f64,
     since: Instant,
     /// The bytes that were confirmed then.
-    confirmed: u64,
+    confirmed: i64,
 }
 
 impl Climb {
     /// From this rate on, when so many bytes were confirmed.
-    pub(super) const fn new(now: Instant, rate: f64, confirmed: u64) -> Self {
+    pub(super) const fn new(now: Instant, rate: f64, confirmed: i64) -> Self {
         Self { most: rate, since: now, confirmed }
     }
 
     /// Notes that so many bytes are confirmed in all, and returns the most to believe.
-    pub(super) fn confirmed(&mut self, now: Instant, confirmed: u64) -> f64 {
+    pub(super) fn confirmed(&mut self, now: Instant, confirmed: i64) -> f64 {
         let ns = now.since_ns(self.since);
         if ns >= WINDOW_NS {
-            let carried = confirmed.saturating_sub(self.confirmed) as f64 * 1e9 / ns as f64;
+            let carried = confirmed.saturating_sub(self.confirmed).max(0) as f64 * 1e9 / ns as f64;
             self.most = self.most.max(FACTOR * carried);
             (self.since, self.confirmed) = (now, confirmed);
         }
@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(climb.confirmed(at(5), 10_000), 4e6);
         // A link of any rate is found in a few windows.
         let rates: Vec<f64> =
-            (1..=4).map(|n| climb.confirmed(at(5 + 2 * n), 10_000 + (n << 20))).collect();
+            (1..=4).map(|n| climb.confirmed(at(5 + 2 * n), 10_000 + ((n as i64) << 20))).collect();
         assert!(rates[0] > 1e9 && rates.is_sorted(), "{rates:?}");
         assert!(climb.confirmed(at(99), 0) >= rates[3], "less is no news");
     }

@@ -458,13 +458,36 @@ fn what_a_window_allows_is_believed_as_far_as_the_link_has_carried_it() {
     };
     for ms in 1..20 {
         link.wrote(at(ms), 15_000);
-        link.reported(at(ms), &report);
+        if ms == 3 {
+            // What a burst shows is not believed.
+            link.blocked(at(ms));
+            link.wrote(at(ms) + 1_000, 40_000);
+            link.blocked(at(ms) + 2_000);
+        }
+        link.reported(
+            at(ms),
+            &LinkReport { pending_bytes: if ms < 3 { 1_448 } else { 41_448 }, ..report },
+        );
         let rate = link.rate().unwrap();
         assert!((12.5e6..=3.1e7).contains(&rate), "{ms} ms: {rate}");
     }
+    // What was written and not confirmed shows nothing.
+    for ms in 20..30 {
+        link.wrote(at(ms), 100_000);
+        let pending_bytes = 41_448 + (ms - 19) * 100_000;
+        link.reported(at(ms), &LinkReport { pending_bytes, ..report });
+        assert!(link.rate().unwrap() <= 3.1e7, "{ms} ms: {link:?}");
+    }
     // What the transport knows is believed at once.
-    link.reported(at(20), &LinkReport { is_least: false, ..report });
+    link.reported(at(30), &LinkReport { is_least: false, ..report });
     assert_eq!(link.rate(), Some(1.8e8));
+    // And who fills no link would never know more.
+    let mut link = LinkRate::new(1 << 20);
+    link.presume(at(0), 12.5e6, 64 << 10);
+    link.believes_windows();
+    link.wrote(at(1), 64 << 10);
+    link.reported(at(2), &report);
+    assert_eq!(link.rate(), Some(2.3e8));
 }
 
 /// Also where the transport never refuses, and says nothing.

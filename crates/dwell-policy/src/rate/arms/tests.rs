@@ -134,6 +134,71 @@ fn messages_of_many_lengths_of_time_are_compared_until_it_is_known() {
     assert!(slower <= 2 && far_slower == 0, "{slower} and {far_slower} of 200 though it is later");
 }
 
+/// Messages that nobody looked at count for the patience with which trials are put off.
+#[test]
+fn messages_that_nobody_looked_at_count() {
+    let tried = |unseen: u32| {
+        let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
+        let round_trip_ns = 600_000;
+        (0..2_000).find(|_| {
+            let advice =
+                arms.begin(now, 1, 1_728, &LinkReport { round_trip_ns, ..LinkReport::default() });
+            let (begun_len, bytes, wire_bytes) = (1_728, 1_728, 480);
+            let (compress_ns, took_ns) = (40_000, 1_200_000);
+            now = now + took_ns;
+            let message = Confirmed {
+                begun_len,
+                bytes,
+                wire_bytes,
+                compress_ns,
+                took_ns,
+                round_trip_ns,
+                unseen,
+            };
+            arms.confirmed(now, 1, &message);
+            advice.goes_raw
+        })
+    };
+    let (all, one_in_eight) = (tried(0).unwrap(), tried(7).unwrap());
+    assert!((all / 8..all / 8 + 2).contains(&one_in_eight), "{all} and {one_in_eight}");
+}
+
+/// Ten kilobytes that take a fifth longer as they are: never tried with less patience, and hardly ever won.
+#[test]
+fn a_bold_trial_is_not_won_by_chance() {
+    let raw_of = |seed: u64| {
+        let mut rng = dwell_base::Rng::from_seed(seed);
+        let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
+        let round_trip_ns = 2_300_000;
+        let raw = (0..20_000).filter(|_| {
+            let advice =
+                arms.begin(now, 1, 10_000, &LinkReport { round_trip_ns, ..LinkReport::default() });
+            let chance = 0.4 + 1.2 * (rng.below(1_000_000) as f64 / 1e6);
+            let (wire_bytes, compress_ns, usual_ns) = match advice.goes_raw {
+                true => (10_009, 0, 2_820_000.0),
+                false => (2_500, 60_000, 2_350_000.0),
+            };
+            let took_ns = (usual_ns * chance) as u64;
+            now = now + took_ns;
+            let (begun_len, bytes) = (10_000, 10_000);
+            let message = Confirmed {
+                begun_len,
+                bytes,
+                wire_bytes,
+                compress_ns,
+                took_ns,
+                round_trip_ns,
+                unseen: 7,
+            };
+            arms.confirmed(now, 1, &message);
+            advice.goes_raw
+        });
+        raw.count()
+    };
+    let raw: usize = (0..20).map(raw_of).sum();
+    assert!((1..20 * 20_000 / 20).contains(&raw), "{raw} of 400,000");
+}
+
 #[test]
 fn slow_paths_are_hardly_ever_tried_and_faster_ones_less_and_less() {
     for (mbit, raw_max) in [(1.0, 0), (5.0, 0), (20.0, 12)] {
@@ -327,7 +392,8 @@ fn a_round_trip_does_not_make_longer_messages_faster() {
     let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
     let (rate, round_trip_ns, begun_len) = (12.5e6, 20 * MS, 64 << 10);
     arms.advice(now, begun_len);
-    arms.classes[CLASSES - 1].way = Way::Doubted { sent: 0, is_trial: true };
+    arms.classes[CLASSES - 1].way =
+        Way::Doubted { sent: 0, is_trial: true, needed: DOUBTED_COUNTED };
     for at in 0..2 * SAMPLES as u64 {
         let (bytes, wire_bytes) =
             if at % 2 == 0 { (1_000_000, 1_000_009) } else { (70_000, 17_000) };
@@ -370,7 +436,8 @@ fn a_long_round_trip_does_not_hide_what_long_messages_take() {
         arms.confirmed(now, 1, &message);
     };
     arms.advice(Instant::from_ns(100 * SECOND_NS), begun_len);
-    arms.classes[CLASSES - 1].way = Way::Doubted { sent: 0, is_trial: true };
+    arms.classes[CLASSES - 1].way =
+        Way::Doubted { sent: 0, is_trial: true, needed: DOUBTED_COUNTED };
     (0..2 * DOUBTED_COUNTED).for_each(|at| confirm(&mut arms, at % 2 == 0));
     assert!(matches!(arms.classes[CLASSES - 1].way, Way::Compressed));
     // Nor where the path has become slower since they go as they are.
