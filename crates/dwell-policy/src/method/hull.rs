@@ -86,7 +86,7 @@ type Soon<'a, C> = &'a dyn Fn(&Hull<C>, usize) -> bool;
 pub(super) struct Hull<C> {
     estimates: CodecEstimates<C>,
     /// True if bytes are to be saved, and not time.
-    saves_bytes: bool,
+    pub(super) saves_bytes: bool,
     /// The number of blocks compressed with each codec, and of those sent uncompressed; old ones
     /// count less.
     counts: Vec<f64>,
@@ -227,11 +227,6 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// Returns the planned share of blocks that are sent uncompressed.
     pub(super) fn raw_share(&self) -> f64 {
         self.shares.raw
-    }
-
-    /// Returns true if bytes count, and not time.
-    pub(super) const fn saves_bytes(&self) -> bool {
-        self.saves_bytes
     }
 
     /// Returns true if later blocks are to refer to the blocks that are sent now.

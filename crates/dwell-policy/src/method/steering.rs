@@ -212,7 +212,7 @@ impl<C: Copy + PartialEq> Steering<C> {
     /// The same, and until `bytes` were written no more is believed of it, whatever is measured.
     pub fn presume(&mut self, now: Instant, rate: f64, bytes: u64) {
         self.link.presume(now, rate, bytes);
-        if matches!(&self.rule, State::Hull(hull) if hull.saves_bytes()) {
+        if matches!(&self.rule, State::Hull(hull) if hull.saves_bytes) {
             self.link.believes_windows();
         }
         self.expect(now, rate);

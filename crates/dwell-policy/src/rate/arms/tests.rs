@@ -97,36 +97,52 @@ fn what_takes_about_as_long_either_way_is_compared_more_often() {
     assert_eq!(world.raw_of(10 * OTHER_EVERY), 10 * (OTHER_EVERY - 1));
 }
 
+/// Messages of one length and one connection over any path.
+struct Messages {
+    arms: Arms,
+    now: Instant,
+    len: u64,
+    round_trip_ns: u64,
+    unseen: u32,
+}
+
+impl Messages {
+    fn new(len: u64, round_trip_ns: u64, unseen: u32) -> Self {
+        let (arms, now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
+        Self { arms, now, len, round_trip_ns, unseen }
+    }
+
+    /// Sends one, of which `outcome` gives the bytes on the link, and the times of compressing and of all of it, if it goes as it is or not.
+    /// Returns whether it does.
+    fn sends(&mut self, outcome: impl FnOnce(bool) -> (u64, u64, u64)) -> bool {
+        let &mut Self { len: bytes, round_trip_ns, unseen, .. } = self;
+        let (begun_len, report) =
+            (bytes as usize, LinkReport { round_trip_ns, ..LinkReport::default() });
+        let goes_raw = self.arms.begin(self.now, 1, begun_len, &report).goes_raw;
+        let (wire_bytes, compress_ns, took_ns) = outcome(goes_raw);
+        self.now = self.now + took_ns;
+        let message =
+            Confirmed { begun_len, bytes, wire_bytes, compress_ns, took_ns, round_trip_ns, unseen };
+        self.arms.confirmed(self.now, 1, &message);
+        goes_raw
+    }
+}
+
 /// Eight messages of each way that vary by half say as often as not that one of two equal ways is later, and then nothing was tried for
 /// hundreds of messages more.
 #[test]
 fn messages_of_many_lengths_of_time_are_compared_until_it_is_known() {
     let raw_of = |seed: u64, slower: f64| {
         let mut rng = dwell_base::Rng::from_seed(seed);
-        let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
-        let report = LinkReport { round_trip_ns: 100_000, ..LinkReport::default() };
-        let raw = (0..500).filter(|_| {
-            let advice = arms.begin(now, 1, 1_728, &report);
+        let mut messages = Messages::new(1_728, 100_000, 0);
+        let mut outcome = |goes_raw: bool| {
             let usual_ns = 500_000 + rng.below(1_000_000);
-            let (wire_bytes, compress_ns, took_ns) = match advice.goes_raw {
+            match goes_raw {
                 true => (1_737, 0, (usual_ns as f64 * slower) as u64),
                 false => (480, 40_000, usual_ns),
-            };
-            now = now + took_ns;
-            let (begun_len, bytes, round_trip_ns) = (1_728, 1_728, 100_000);
-            let message = Confirmed {
-                begun_len,
-                bytes,
-                wire_bytes,
-                compress_ns,
-                took_ns,
-                round_trip_ns,
-                unseen: 0,
-            };
-            arms.confirmed(now, 1, &message);
-            advice.goes_raw
-        });
-        raw.count()
+            }
+        };
+        (0..500).filter(|_| messages.sends(&mut outcome)).count()
     };
     let most = |slower: f64| (0..200).filter(|&seed| raw_of(seed, slower) > 250).count();
     let (equal, slower, far_slower) = (most(1.0), most(1.5), most(2.0));
@@ -134,32 +150,16 @@ fn messages_of_many_lengths_of_time_are_compared_until_it_is_known() {
     assert!(slower <= 2 && far_slower == 0, "{slower} and {far_slower} of 200 though it is later");
 }
 
+/// The number of the first message that goes as it is, if all take 1.2 ms.
+fn first_tried(round_trip_ns: u64, unseen: u32) -> Option<u32> {
+    let mut messages = Messages::new(1_728, round_trip_ns, unseen);
+    (0..2_000).find(|_| messages.sends(|_| (480, 40_000, 1_200_000)))
+}
+
 /// Messages that nobody looked at count for the patience with which trials are put off.
 #[test]
 fn messages_that_nobody_looked_at_count() {
-    let tried = |unseen: u32| {
-        let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
-        let round_trip_ns = 600_000;
-        (0..2_000).find(|_| {
-            let advice =
-                arms.begin(now, 1, 1_728, &LinkReport { round_trip_ns, ..LinkReport::default() });
-            let (begun_len, bytes, wire_bytes) = (1_728, 1_728, 480);
-            let (compress_ns, took_ns) = (40_000, 1_200_000);
-            now = now + took_ns;
-            let message = Confirmed {
-                begun_len,
-                bytes,
-                wire_bytes,
-                compress_ns,
-                took_ns,
-                round_trip_ns,
-                unseen,
-            };
-            arms.confirmed(now, 1, &message);
-            advice.goes_raw
-        })
-    };
-    let (all, one_in_eight) = (tried(0).unwrap(), tried(7).unwrap());
+    let (all, one_in_eight) = (first_tried(600_000, 0).unwrap(), first_tried(600_000, 7).unwrap());
     assert!((all / 8..all / 8 + 2).contains(&one_in_eight), "{all} and {one_in_eight}");
 }
 
@@ -168,32 +168,15 @@ fn messages_that_nobody_looked_at_count() {
 fn a_bold_trial_is_not_won_by_chance() {
     let raw_of = |seed: u64| {
         let mut rng = dwell_base::Rng::from_seed(seed);
-        let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
-        let round_trip_ns = 2_300_000;
-        let raw = (0..20_000).filter(|_| {
-            let advice =
-                arms.begin(now, 1, 10_000, &LinkReport { round_trip_ns, ..LinkReport::default() });
+        let mut messages = Messages::new(10_000, 2_300_000, 7);
+        let mut outcome = |goes_raw: bool| {
             let chance = 0.4 + 1.2 * (rng.below(1_000_000) as f64 / 1e6);
-            let (wire_bytes, compress_ns, usual_ns) = match advice.goes_raw {
-                true => (10_009, 0, 2_820_000.0),
-                false => (2_500, 60_000, 2_350_000.0),
-            };
-            let took_ns = (usual_ns * chance) as u64;
-            now = now + took_ns;
-            let (begun_len, bytes) = (10_000, 10_000);
-            let message = Confirmed {
-                begun_len,
-                bytes,
-                wire_bytes,
-                compress_ns,
-                took_ns,
-                round_trip_ns,
-                unseen: 7,
-            };
-            arms.confirmed(now, 1, &message);
-            advice.goes_raw
-        });
-        raw.count()
+            match goes_raw {
+                true => (10_009, 0, (2_820_000.0 * chance) as u64),
+                false => (2_500, 60_000, (2_350_000.0 * chance) as u64),
+            }
+        };
+        (0..20_000).filter(|_| messages.sends(&mut outcome)).count()
     };
     let raw: usize = (0..20).map(raw_of).sum();
     assert!((1..20 * 20_000 / 20).contains(&raw), "{raw} of 400,000");
@@ -214,27 +197,7 @@ fn slow_paths_are_hardly_ever_tried_and_faster_ones_less_and_less() {
 /// Eight at once keep the processors busy, and so the round trips long: a fast path is tried all the same, after more messages.
 #[test]
 fn round_trips_that_processors_make_long_only_put_a_trial_off() {
-    let tried = |round_trip_ns: u64| {
-        let (mut arms, mut now) = (Arms::default(), Instant::from_ns(100 * SECOND_NS));
-        let report = LinkReport { round_trip_ns, ..LinkReport::default() };
-        (0..2_000).find(|_| {
-            let advice = arms.begin(now, 1, 1_728, &report);
-            let (wire_bytes, compress_ns) = (480, 40_000);
-            let (begun_len, bytes, took_ns) = (1_728, 1_728, 1_200_000);
-            now = now + took_ns;
-            let message = Confirmed {
-                begun_len,
-                bytes,
-                wire_bytes,
-                compress_ns,
-                took_ns,
-                round_trip_ns,
-                unseen: 0,
-            };
-            arms.confirmed(now, 1, &message);
-            advice.goes_raw
-        })
-    };
+    let tried = |round_trip_ns| first_tried(round_trip_ns, 0);
     assert_eq!(tried(100_000), Some(WAIT_FIRST));
     let late = tried(600_000).unwrap();
     assert!(f64::from(late) > PATIENT_AFTER, "{late}");
