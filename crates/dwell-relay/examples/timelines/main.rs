@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p dwell-relay --example timelines
 //!
-//! Nothing depends on the machine: the processor is a model (see `docs/benchmarks.md`). With `--json` each phase is
-//! a line with all that was seen of it.
+//! Nothing depends on the machine: the processor is a model (see `docs/benchmarks-codecs.md`). With `--json` each phase
+//! is a line with all that was seen of it.
 
 #[path = "../modelled/mod.rs"]
 mod modelled;

@@ -4,7 +4,8 @@
 //! sends again is there no sooner where order can't be kept for it (`order_wait` is short against the round trip): it comes
 //! behind what came after it, and mostly beside the sender's own. To the sender both are signs that the network changes the
 //! order of packets, so that from then on it waits up to a round trip longer before it believes in a loss (RFC 8985, sections
-//! 6.2 and 7.2), and what it does not believe to be lost fills its window. docs/benchmarks.md, "Lossy links", has what that costs.
+//! 6.2 and 7.2), and what it does not believe to be lost fills its window. docs/benchmarks-loss.md has what
+//! that costs.
 
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
