@@ -88,6 +88,10 @@ pub struct LinkState {
     /// ([`FlowQueues::target_ns`](crate::FlowQueues)): what the link needs so that it does not idle when the flow slows down.
     #[serde(default)]
     pub granted_ns: u64,
+    /// The time in which an answer comes back over the path, in nanoseconds; zero if it is not known. A connection that is told to slow
+    /// down does so no sooner.
+    #[serde(default)]
+    pub round_trip_ns: u64,
     /// The most processor time that compressing may take, if that is less than there is: what it brings is not worth
     /// more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,6 +123,7 @@ impl LinkState {
             takes_all: false,
             starved_ns: 0,
             granted_ns: 0,
+            round_trip_ns: 0,
             cpu_limit: None,
         }
     }

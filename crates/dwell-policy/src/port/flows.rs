@@ -321,8 +321,8 @@ impl Flows {
         let frame_bytes = u64::from(frame.frame_bytes) + u64::from(frame.units_bytes_max);
         let frame_ns = common.config.rate.map_or(0, |rate| rate.transmission_ns(frame_bytes));
         let least_ns = (frame_ns + frame_ns / 2).max(common.link.granted_ns);
-        let target_ns = self.grant.target_ns.max(least_ns);
-        let grant = Grant { target_ns, ..self.grant };
+        let grant = self.grant.over(common.link.round_trip_ns);
+        let grant = Grant { target_ns: grant.target_ns.max(least_ns), ..grant };
         loop {
             match self.lanes.first(at, now, &grant)? {
                 First::Waiting(entry) => return Some(entry),

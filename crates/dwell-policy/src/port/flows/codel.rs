@@ -5,6 +5,9 @@ use dwell_base::Instant;
 /// A flow that stopped being slowed down less than this many intervals ago goes on where it was.
 const REMEMBERED_INTERVALS: u64 = 16;
 
+/// A path takes no longer than this, in nanoseconds: what is measured beyond is a queue.
+const ROUND_TRIP_NS_MAX: u64 = 1_000_000_000;
+
 /// What waiting is granted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grant {
@@ -14,6 +17,17 @@ pub(super) struct Grant {
     pub(super) interval_ns: u64,
     /// What waits of a flow always may, in bytes: it is not enough to fill a frame.
     pub(super) floor_bytes: u64,
+}
+
+impl Grant {
+    /// Returns what is granted over a path with this round trip: who is told to slow down does so that much later, and would be told
+    /// again and again meanwhile. So the interval is no shorter than that, and the target the same part of it (RFC 8289, sections 4.2
+    /// and 4.3).
+    pub(super) fn over(self, round_trip_ns: u64) -> Self {
+        let interval_ns = self.interval_ns.max(round_trip_ns.min(ROUND_TRIP_NS_MAX));
+        let times = interval_ns as f64 / self.interval_ns.max(1) as f64;
+        Self { target_ns: (self.target_ns as f64 * times) as u64, interval_ns, ..self }
+    }
 }
 
 /// The state of one flow.
@@ -88,6 +102,24 @@ mod tests {
     fn drops(codel: &mut CoDel, from_ms: u64, waiting: (u64, u64)) -> usize {
         let at = |ms| Instant::from_ns(ms * MS);
         (from_ms..from_ms + 1_000).filter(|&ms| codel.wants_drop(at(ms), waiting, &GRANT)).count()
+    }
+
+    #[test]
+    fn over_a_long_path_as_much_as_over_a_short_one_by_its_round_trips() {
+        let over = |ms: u64| {
+            let Grant { target_ns, interval_ns, floor_bytes } = GRANT.over(ms * MS);
+            assert_eq!(floor_bytes, GRANT.floor_bytes);
+            (target_ns / MS, interval_ns / MS)
+        };
+        assert_eq!([0, 1, 100].map(over), [(5, 100); 3]);
+        assert_eq!([300, 600, 20_000].map(over), [(15, 300), (30, 600), (50, 1_000)]);
+        // Nothing is, before the first has had its effect.
+        let mut codel = CoDel::default();
+        let grant = GRANT.over(300 * MS);
+        let at = |ms: u64| Instant::from_ns(ms * MS);
+        let is_dropped = |&ms: &u64| codel.wants_drop(at(ms), (20 * MS, 9_000), &grant);
+        let dropped: Vec<_> = (0..1_000).filter(is_dropped).collect();
+        assert_eq!(dropped, [300, 600, 813, 986]);
     }
 
     #[test]
