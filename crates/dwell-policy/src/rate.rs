@@ -9,10 +9,12 @@ mod arms;
 mod climb;
 mod report;
 mod trains;
+mod yielding;
 
 pub use arms::{Advice, Arms, Confirmed};
 pub use report::LinkReport;
 pub use trains::Trains;
+pub use yielding::Yielding;
 
 /// Shortest time over which a rate is measured, in nanoseconds: a few ticks of a shaper.
 const WINDOW_NS: u64 = 1_000_000;

@@ -27,6 +27,8 @@ use crate::target::{Host, Target};
 
 /// Whoever is refused has this long to read why.
 const LINGER: Duration = Duration::from_secs(1);
+/// Another pace is set if it differs by so much: each time is a system call.
+const PACE_STEP: f64 = 0.01;
 
 /// Why a connection between the two proxies can't be had, or used any longer.
 #[derive(Debug, Error)]
@@ -130,6 +132,8 @@ pub(crate) struct Carrier {
     /// What its streams have shown of the link, one after another.
     trains: Trains,
     pauses: Pauses,
+    /// The rate to which it is paced, in bytes a second, if it is.
+    pace: Option<f64>,
     /// What is written waits for more.
     is_holding: bool,
     /// What its last stream has left for the next.
@@ -146,8 +150,9 @@ impl Carrier {
     /// Whose other end has not said its hello yet.
     fn of(io: Io, peer: SocketAddr, ours: &Hello) -> Self {
         let (rest, trains, pauses) = (Vec::new(), Trains::default(), Pauses::default());
+        let pace = None;
         let (theirs, is_holding, kept) = (ours.clone(), false, None);
-        Self { io, rest, theirs, peer, trains, pauses, is_holding, kept }
+        Self { io, rest, theirs, peer, trains, pauses, pace, is_holding, kept }
     }
 
     /// Connects to an egress.
@@ -319,6 +324,18 @@ impl Carrier {
     /// still be compressed.
     pub(crate) fn hold_unsent(&self, len: u32) -> io::Result<()> {
         SockRef::from(self.tcp()).set_tcp_notsent_lowat(len)
+    }
+
+    /// Has the kernel send at most so many bytes a second.
+    pub(crate) fn pace(&mut self, rate: Option<f64>) {
+        let is_close = |(rate, before): (f64, f64)| (rate - before).abs() <= PACE_STEP * before;
+        if rate.is_none() && self.pace.is_none() || rate.zip(self.pace).is_some_and(is_close) {
+            return;
+        }
+        self.pace = rate;
+        if let Err(error) = crate::pace::set(self.tcp().as_fd(), rate) {
+            tracing::debug!("a connection can't be paced: {error}");
+        }
     }
 
     /// Has the kernel keep what does not fill a segment until there is more, or [`Carrier::release`] is called.

@@ -41,6 +41,7 @@ mod memory;
 pub mod message;
 mod metrics;
 mod names;
+mod pace;
 mod path;
 mod pool;
 pub mod proxy_header;

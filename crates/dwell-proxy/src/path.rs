@@ -27,6 +27,9 @@ const FOUND_OLD_NS: u64 = 10 * SECOND_NS;
 /// ... and after this one nothing is known.
 const FORGOTTEN_NS: u64 = 60 * SECOND_NS;
 
+/// A stream that sent all it had this long ago, in nanoseconds, may have something again any time.
+const SMALL_NS: u64 = SECOND_NS;
+
 /// So many topics' lessons are remembered of a path, for so long: contents change, and processors get other things to do.
 const LESSONS_MAX: usize = 64;
 const LESSON_NS: u64 = 600 * SECOND_NS;
@@ -61,6 +64,8 @@ struct Load {
     arms: Arms,
     /// The shares that there have been.
     shares: u64,
+    /// How often a stream has sent all that it had.
+    rests: u64,
 }
 
 /// One stream's part of the load.
@@ -73,6 +78,11 @@ pub(crate) struct Share {
     rate: f64,
     /// What TCP has said last of the rate that this stream found.
     delivered_rate: f64,
+    /// How often this stream has sent all that it had, and how often others had when that was last looked at.
+    rests: u64,
+    rests_of_others: u64,
+    /// When another one had done so since the look before.
+    others_rested_at: Option<Instant>,
 }
 
 impl Paths {
@@ -107,8 +117,17 @@ impl Path {
     pub(crate) fn share_of(&self, topic: Option<u64>) -> Share {
         let mut load = self.load();
         load.shares += 1;
-        let (path, number) = (self.clone(), load.shares);
-        Share { path, number, topic, is_sending: false, rate: 0.0, delivered_rate: 0.0 }
+        Share {
+            path: self.clone(),
+            number: load.shares,
+            topic,
+            is_sending: false,
+            rate: 0.0,
+            delivered_rate: 0.0,
+            rests: 0,
+            rests_of_others: load.rests,
+            others_rested_at: None,
+        }
     }
 
     /// Returns what streams about this have learned last of codecs.
@@ -200,7 +219,16 @@ impl Share {
             self.delivered_rate = rate;
             load.find(now, rate);
         }
+        let of_others = load.rests - self.rests;
+        if of_others != self.rests_of_others {
+            (self.rests_of_others, self.others_rested_at) = (of_others, Some(now));
+        }
         if now.since_ns(load.found_at) < FORGOTTEN_NS { load.found } else { 0.0 }
+    }
+
+    /// Returns true if others share the path now that send a little at a time, as [`Share::path_rate`] has seen it.
+    pub(crate) fn small_are_beside(&self, now: Instant) -> bool {
+        self.others_rested_at.is_some_and(|at| now.since_ns(at) < SMALL_NS)
     }
 
     /// The stream has something to send, or not, and the path takes this many bytes a second of it, if
@@ -213,6 +241,8 @@ impl Share {
             return;
         }
         let mut load = self.path.load();
+        let rests = u64::from(self.is_sending && !is_sending);
+        (load.rests, self.rests) = (load.rests + rests, self.rests + rests);
         load.streams = load.streams + u32::from(is_sending) - u32::from(self.is_sending);
         load.rate = match load.streams {
             // What rounding has left.
@@ -298,6 +328,31 @@ mod tests {
         }
         assert_eq!(found(&mut old, 120_100, 2e6, false), 6.5e6);
         assert_eq!(found(&mut other, 120_101, 9e6, false), 9e6);
+    }
+
+    #[test]
+    fn those_beside_are_small_that_send_all_they_have() {
+        let path = Paths::default().to([192, 0, 2, 1].into());
+        let at = |ms: u64| Instant::from_ns(SECOND_NS + ms * SECOND_NS / 1000);
+        let are_beside = |share: &mut Share, now| {
+            share.path_rate(now, &LinkReport::default());
+            share.small_are_beside(now)
+        };
+        let (mut large, mut small, mut other) = (path.share(), path.share(), path.share());
+        large.set(true, Some(1e6));
+        other.set(true, Some(1e6));
+        small.set(true, None);
+        assert!(!are_beside(&mut large, at(0)), "it has not sent it yet");
+        small.set(false, None);
+        assert!(are_beside(&mut large, at(1)) && are_beside(&mut other, at(1)));
+        assert!(are_beside(&mut large, at(1_000)) && !are_beside(&mut large, at(1_001)));
+        // What one does itself is not done by others, and the end of one is as good as a pause.
+        large.set(false, None);
+        assert!(!are_beside(&mut large, at(2_000)) && are_beside(&mut other, at(2_000)));
+        other.set(true, Some(1e6));
+        drop(other);
+        assert!(are_beside(&mut large, at(2_001)));
+        assert!(!are_beside(&mut path.share(), at(2_001)), "of those before it");
     }
 
     #[test]

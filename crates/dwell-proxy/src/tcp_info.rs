@@ -16,6 +16,8 @@ mod at {
     pub(super) const UNACKED: usize = 24;
     pub(super) const RTT_US: usize = 68;
     pub(super) const SND_CWND: usize = 80;
+    #[cfg(test)]
+    pub(super) const MAX_PACING_RATE: usize = 112;
     pub(super) const SEGS_IN: usize = 140;
     pub(super) const NOTSENT_BYTES: usize = 144;
     pub(super) const MIN_RTT_US: usize = 148;
@@ -31,6 +33,13 @@ const APP_LIMITED_BIT: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 
 /// not wait for the link.
 pub(crate) fn link_report(socket: BorrowedFd<'_>, is_holding: bool) -> Option<LinkReport> {
     Some(report(&tcp_info(socket)?, is_holding))
+}
+
+/// Returns the rate to which a connection is paced at most, in bytes a second; all ones are none.
+#[cfg(test)]
+pub(crate) fn pacing_rate_max(socket: BorrowedFd<'_>) -> Option<u64> {
+    let bytes = tcp_info(socket)?[at::MAX_PACING_RATE..][..8].try_into().ok()?;
+    Some(u64::from_ne_bytes(bytes))
 }
 
 #[allow(unsafe_code, reason = "no safe wrapper of TCP_INFO is at hand")]

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec};
-use dwell_stream::{Compressors, Done, Job, Sender, SenderStats};
+use dwell_stream::{Compressors, Done, Job, Sender, SenderStats, Yielding};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::oneshot;
 
@@ -31,6 +31,9 @@ const REPORT_EVERY_NS: u64 = 1_000_000;
 
 /// Others learn after so many messages what this stream has learned, and at its end.
 const TEACH_EVERY: u32 = 8;
+
+/// Who has something to send for so long without a rest goes on, in nanoseconds: small streams beside have the path first.
+const BULK_NS: u64 = 500_000_000;
 
 /// With less than this to send a stream fills no link, and what it says of it can wait.
 const BUSY_BYTES_MIN: usize = 2 << 10;
@@ -72,8 +75,13 @@ pub(crate) struct Uplink {
     not_sent_len: u32,
     /// The stream's part of what it shares with others.
     share: Option<Share>,
+    /// How it leaves room to small ones among them, and the rate to which it is paced for that, in bytes a second.
+    yielding: Yielding,
+    pace: Option<f64>,
     /// There was much to send already.
     begun: bool,
+    /// Since then it has something to send.
+    busy_since: Instant,
     /// The last moment at which TCP was asked about the link.
     reported_at: Option<Instant>,
     /// What is sent until the other end has confirmed all of it.
@@ -94,7 +102,10 @@ impl Uplink {
             finishing: false,
             not_sent_len: 0,
             share,
+            yielding: Yielding::new(),
+            pace: None,
             begun: false,
+            busy_since: Instant::ZERO,
             reported_at: None,
             unconfirmed: Unconfirmed::new(),
             confirmed: 0,
@@ -169,7 +180,7 @@ impl Uplink {
     fn report(&mut self, carrier: &mut Carrier) {
         if self.sender.is_idle() {
             // What comes after a pause finds another link.
-            self.reported_at = None;
+            (self.reported_at, self.pace) = (None, None);
             return;
         }
         let now = clock::now();
@@ -177,6 +188,9 @@ impl Uplink {
             return;
         }
         let is_begun = self.reported_at.replace(now).is_none();
+        if is_begun {
+            self.busy_since = now;
+        }
         if is_begun && self.unconfirmed.passes(now) {
             return;
         }
@@ -194,6 +208,9 @@ impl Uplink {
             }
             self.unconfirmed.looked(now, advice);
             advice.add_to(&mut report);
+            let is_bulk = now.since_ns(self.busy_since) >= BULK_NS;
+            let is_due = is_bulk && share.small_are_beside(now);
+            self.pace = self.yielding.limit(now, &report, is_due);
         }
         self.sender.reported(now, &report);
     }
@@ -263,8 +280,9 @@ impl Uplink {
         }
     }
 
-    /// Has the connection hold as much as the sender wishes.
-    fn follow_link(&mut self, carrier: &Carrier) -> io::Result<()> {
+    /// Has the connection hold as much as the sender wishes, and send it as fast as others allow.
+    fn follow_link(&mut self, carrier: &mut Carrier) -> io::Result<()> {
+        carrier.pace(self.pace);
         let wanted = self.sender.not_sent_len();
         if wanted != self.not_sent_len {
             carrier.hold_unsent(wanted)?;

@@ -132,7 +132,7 @@ pub use builder::Builder;
 pub use compress::{Compression, Compressors, Decompressors, Done, Job};
 pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config, Objective};
 pub use dwell_policy::method::{Bound, CodecPoint};
-pub use dwell_policy::rate::{Advice, Arms, Confirmed, LinkReport, Trains};
+pub use dwell_policy::rate::{Advice, Arms, Confirmed, LinkReport, Trains, Yielding};
 pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};
 pub use io::{StreamReader, StreamWriter, Wait};
 pub use receiver::{Limits, Receiver};

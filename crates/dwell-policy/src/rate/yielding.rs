@@ -1,0 +1,191 @@
+//! How a stream that fills a path leaves room to small ones beside it.
+
+use dwell_base::Instant;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+
+use super::LinkReport;
+
+/// The part of a round trip that may wait in the path's queue: so small answers take a quarter longer.
+const QUEUE_PART: f64 = 0.25;
+/// Less than this may be the machines' doing, in nanoseconds.
+const QUEUE_NS_MIN: f64 = 5.0 * MILLI_NS as f64;
+/// What is wrong with the queue is to be mended in so many round trips: by less than that it would swing, as what is done is seen a
+/// round trip later.
+const MENDED_ROUND_TRIPS: f64 = 4.0;
+/// The most that is taken off the rate of the path, and added to it, in each round trip.
+const CUT_MAX: f64 = 0.15;
+const GROWTH_MAX: f64 = 0.05;
+/// It is never limited to less than this part of what it had.
+const LEAST_PART: f64 = 0.75;
+/// The part of it that is believed when something waits again: the path may have become slower.
+const HAD_BELIEVED: f64 = 0.98;
+/// A limit of so many times what it had limits nothing.
+const NO_LIMIT: f64 = 2.0;
+/// It rises to no more than so many times that while there is too little to send: nothing shows that the path carries more.
+const UNTRIED: f64 = 1.25;
+/// Once it has spared so many times the queue that there was, what still waits is not its doing.
+const SPARED_QUEUES: f64 = 3.0;
+/// If that is so many times what may wait, the stream does as if nobody were there, ...
+const GIVEN_UP_QUEUES: f64 = 6.0;
+/// ... and believes it for so long.
+const FOREIGN_NS: u64 = 10 * SECOND_NS;
+
+/// The limit of a stream that fills a path, for the sake of small streams beside it.
+///
+/// Routers have one queue for all. BBR keeps as much in it as a round trip carries, cubic all that there is room for, and each
+/// small answer waits behind that. While there are small streams over the same path, a large one is paced to what the path delivers of
+/// it: a little less while more waits than a quarter of a round trip, else a little more. So it loses nothing of the link, and the small
+/// ones next to none of their time. It is what LEDBAT does for the sake of everybody (RFC 6817), with a queue in proportion to the path,
+/// and for the sake of the streams of two proxies only: what goes on waiting though this stream has less is due to others, to whom
+/// it would lose, or to machines that are late.
+///
+/// ```
+/// use dwell_base::Instant;
+/// use dwell_policy::rate::{LinkReport, Yielding};
+///
+/// let mut yielding = Yielding::default();
+/// let report = LinkReport {
+///     delivered_rate: 1e6,
+///     round_trip_ns: 20_000_000,
+///     queue_ns: 13_000_000,
+///     ..LinkReport::default()
+/// };
+/// // 8 ms too much in a queue are a tenth of four round trips.
+/// assert_eq!(yielding.limit(Instant::ZERO, &report, true), Some(0.9e6));
+/// assert_eq!(yielding.limit(Instant::ZERO, &report, false), None);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Yielding {
+    limit: Option<Limit>,
+    foreign: Option<Foreign>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    /// In bytes a second.
+    rate: f64,
+    /// What the stream had without it, in bytes a second.
+    had: f64,
+    set_at: Instant,
+    /// The shortest queue since, in nanoseconds: what stands is in all reports.
+    least_ns: u64,
+    /// The queue when it became too long, and what the stream has spared the path since then; zero while it is not. In nanoseconds.
+    queue_ns: f64,
+    spared_ns: f64,
+}
+
+/// A queue that is not this stream's doing.
+#[derive(Clone, Copy, Debug)]
+struct Foreign {
+    queue_ns: u64,
+    until: Instant,
+}
+
+impl Yielding {
+    /// Of a stream that is not limited yet.
+    pub const fn new() -> Self {
+        Self { limit: None, foreign: None }
+    }
+
+    /// Returns the rate to which the stream had better be paced, in bytes a second, if it had better be. `is_due` says
+    /// whether it goes on and on, and streams share the path that send a little at a time.
+    pub fn limit(&mut self, now: Instant, report: &LinkReport, is_due: bool) -> Option<f64> {
+        let delivered = report.delivered_rate;
+        if !is_due {
+            *self = Self::default();
+        } else if delivered.is_finite() && delivered > 0.0 {
+            self.step(now, report);
+        }
+        self.limit.map(|limit| limit.rate)
+    }
+
+    fn step(&mut self, now: Instant, report: &LinkReport) {
+        self.foreign = self.foreign.filter(|foreign| now < foreign.until);
+        let Some(limit) = &mut self.limit else {
+            let excess_ns = self.excess_ns(report, report.queue_ns);
+            if excess_ns > 0.0 && !self.is_given_up(report) {
+                let (rate, had) = (report.delivered_rate, report.delivered_rate);
+                let (set_at, least_ns) = (now, u64::MAX);
+                let (queue_ns, spared_ns) = (report.queue_ns as f64, 0.0);
+                let limit = Limit { rate, had, set_at, least_ns, queue_ns, spared_ns };
+                self.limit = Some(limit.mended(excess_ns, report));
+            }
+            return;
+        };
+        limit.least_ns = limit.least_ns.min(report.queue_ns);
+        if now.since_ns(limit.set_at) < step_ns(report) {
+            return;
+        }
+        let queue_ns = std::mem::replace(&mut limit.least_ns, u64::MAX);
+        let passed_ns = now.since_ns(std::mem::replace(&mut limit.set_at, now));
+        if limit.spares(passed_ns, queue_ns, report) {
+            self.foreign = Some(Foreign { queue_ns, until: now + FOREIGN_NS });
+        }
+        if let Some(foreign) = &mut self.foreign {
+            foreign.queue_ns = foreign.queue_ns.min(queue_ns);
+        }
+        let excess_ns = self.excess_ns(report, queue_ns);
+        let is_given_up = self.is_given_up(report);
+        let mended = self.limit.map(|limit| limit.mended(excess_ns, report));
+        self.limit = mended.filter(|limit| !is_given_up && limit.rate < NO_LIMIT * limit.had);
+    }
+
+    /// Returns by how much more waits of this stream than may, in nanoseconds.
+    fn excess_ns(&self, report: &LinkReport, queue_ns: u64) -> f64 {
+        let foreign_ns = self.foreign.map_or(0, |foreign| foreign.queue_ns);
+        queue_ns.saturating_sub(foreign_ns) as f64 - queue_max_ns(report)
+    }
+
+    /// Returns true if so much waits without this stream that its own is no matter.
+    fn is_given_up(&self, report: &LinkReport) -> bool {
+        self.foreign
+            .is_some_and(|foreign| foreign.queue_ns as f64 > GIVEN_UP_QUEUES * queue_max_ns(report))
+    }
+}
+
+impl Limit {
+    /// Notes what this has spared the path in a time, in nanoseconds, at whose end so much waits. Returns true if that is far more than
+    /// there was to wait of this stream.
+    fn spares(&mut self, passed_ns: u64, queue_ns: u64, report: &LinkReport) -> bool {
+        let queue_ns = queue_ns as f64;
+        if queue_ns <= queue_max_ns(report) {
+            (self.queue_ns, self.spared_ns) = (0.0, 0.0);
+            return false;
+        }
+        if self.queue_ns == 0.0 {
+            self.had = report.delivered_rate.max(HAD_BELIEVED * self.had);
+        }
+        self.queue_ns = self.queue_ns.max(queue_ns);
+        let part = (1.0 - self.rate / self.had).max(0.0);
+        self.spared_ns += part * passed_ns as f64;
+        self.spared_ns > SPARED_QUEUES * self.queue_ns
+    }
+
+    /// Returns it with a rate by which so much more than there may be, or less, is out of the queue soon.
+    fn mended(mut self, excess_ns: f64, report: &LinkReport) -> Self {
+        let round_trips = MENDED_ROUND_TRIPS * (report.round_trip_ns as f64).max(QUEUE_NS_MIN);
+        let change = (-excess_ns / round_trips).clamp(-CUT_MAX, GROWTH_MAX);
+        // While something waits, the path carries what it can, and that is what arrives. (TCP whose window is far more than that has
+        // never enough to send, and says that it is the least.)
+        self.rate = match (excess_ns > 0.0, report.is_least) {
+            (true, _) => report.delivered_rate * (1.0 + change),
+            (false, true) => (self.rate * (1.0 + change)).min(UNTRIED * self.had).max(self.rate),
+            (false, false) => self.rate.max(report.delivered_rate) * (1.0 + change),
+        };
+        self.rate = self.rate.max(LEAST_PART * self.had);
+        self
+    }
+}
+
+/// Returns how long may wait in the path's queue, in nanoseconds.
+fn queue_max_ns(report: &LinkReport) -> f64 {
+    (QUEUE_PART * report.round_trip_ns as f64).max(QUEUE_NS_MIN)
+}
+
+/// Returns after which time it is seen what a limit has brought, in nanoseconds.
+fn step_ns(report: &LinkReport) -> u64 {
+    report.round_trip_ns.saturating_add(report.queue_ns).max(MILLI_NS)
+}
+
+#[cfg(test)]
+mod tests;

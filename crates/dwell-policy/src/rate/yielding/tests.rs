@@ -1,0 +1,201 @@
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A path whose router queues for all, as a TCP sees it that always has data to send and keeps so many bytes on their way. Of bytes as a
+/// fluid, in steps of a millisecond.
+struct Path {
+    /// In bytes a second.
+    rate: f64,
+    round_trip_ms: usize,
+    window_bytes: f64,
+    /// What is in the queue, and of that what others put there again and again.
+    queue_bytes: f64,
+    foreign_bytes: f64,
+    /// What left the queue in each millisecond of the last round trip, with what waited then, in nanoseconds.
+    left: VecDeque<(f64, f64)>,
+    smoothed_queue_ns: f64,
+    /// To which the stream is paced.
+    limit: Option<f64>,
+    now: Instant,
+}
+
+impl Path {
+    /// With twice what the path holds on its way, as BBR has it.
+    fn new(rate: f64, round_trip_ms: usize) -> Self {
+        Self {
+            rate,
+            round_trip_ms,
+            window_bytes: 2.0 * rate * round_trip_ms as f64 / 1e3,
+            queue_bytes: 0.0,
+            foreign_bytes: 0.0,
+            left: [(0.0, 0.0)].into_iter().cycle().take(round_trip_ms).collect(),
+            smoothed_queue_ns: 0.0,
+            limit: None,
+            now: Instant::ZERO,
+        }
+    }
+
+    /// A millisecond passes.
+    fn passes(&mut self) -> LinkReport {
+        let on_its_way = self.queue_bytes + self.left.iter().map(|(bytes, _)| bytes).sum::<f64>();
+        let paced = self.limit.unwrap_or(f64::INFINITY) / 1e3;
+        self.queue_bytes += paced.min((self.window_bytes - on_its_way).max(0.0));
+        let leaves = self.queue_bytes.min(self.rate / 1e3);
+        let waits_ns = (self.queue_bytes + self.foreign_bytes) / self.rate * 1e9;
+        self.queue_bytes -= leaves;
+        self.left.push_back((leaves, waits_ns));
+        let (_, seen_ns) = self.left.pop_front().unwrap_or_default();
+        self.smoothed_queue_ns += (seen_ns - self.smoothed_queue_ns) / 4.0;
+        self.now = self.now + MILLI_NS;
+        let arrived: f64 = self.left.iter().map(|(bytes, _)| bytes).sum();
+        LinkReport {
+            delivered_rate: arrived * 1e3 / self.round_trip_ms as f64,
+            round_trip_ns: self.round_trip_ms as u64 * MILLI_NS,
+            queue_ns: self.smoothed_queue_ns as u64,
+            ..LinkReport::default()
+        }
+    }
+
+    /// So long with small streams beside. Returns the mean wait in the queue, in ms, and the mean part of the rate that was used.
+    fn runs(&mut self, yielding: &mut Yielding, ms: u32) -> (f64, f64) {
+        let (mut waited_ms, mut used) = (0.0, 0.0);
+        for _ in 0..ms {
+            let report = self.passes();
+            self.limit = yielding.limit(self.now, &report, true);
+            waited_ms += self.queue_bytes / self.rate * 1e3;
+            used += self.left.back().map_or(0.0, |(bytes, _)| bytes * 1e3) / self.rate;
+        }
+        (waited_ms / f64::from(ms), used / f64::from(ms))
+    }
+
+    /// The mean wait, in ms, without any limit.
+    fn runs_free(&mut self, ms: u32) -> f64 {
+        let mut waited_ms = 0.0;
+        for _ in 0..ms {
+            self.passes();
+            waited_ms += self.queue_bytes / self.rate * 1e3;
+        }
+        waited_ms / f64::from(ms)
+    }
+}
+
+#[test]
+fn little_waits_behind_a_large_stream_and_the_link_stays_full() {
+    for (mbps, round_trip_ms) in [(1.0, 40), (5.0, 10), (20.0, 20), (100.0, 20), (20.0, 300)] {
+        let mut path = Path::new(mbps * 1e6 / 8.0, round_trip_ms);
+        let mut yielding = Yielding::default();
+        path.runs(&mut yielding, 40 * round_trip_ms as u32);
+        let (waited_ms, used) = path.runs(&mut yielding, 3_000);
+        let alone_ms = Path::new(path.rate, round_trip_ms).runs_free(3_000);
+        let most_ms = 1.3 * (QUEUE_PART * round_trip_ms as f64).max(QUEUE_NS_MIN / 1e6);
+        let figures =
+            format!("{mbps} Mbit/s, {round_trip_ms} ms: {waited_ms} of {alone_ms}, {used}");
+        assert!(waited_ms < most_ms && waited_ms < 0.6 * alone_ms && used > 0.97, "{figures}");
+    }
+}
+
+#[test]
+fn a_link_that_becomes_faster_is_used() {
+    let mut path = Path::new(1e6, 20);
+    let mut yielding = Yielding::default();
+    path.runs(&mut yielding, 1_000);
+    path.rate *= 4.0;
+    path.window_bytes *= 4.0;
+    path.runs(&mut yielding, 1_000);
+    let (_, used) = path.runs(&mut yielding, 1_000);
+    assert!(used > 0.97, "{used}");
+}
+
+#[test]
+fn one_that_becomes_slower_is_left_alone_for_a_while() {
+    let mut path = Path::new(4e6, 20);
+    let mut yielding = Yielding::default();
+    path.runs(&mut yielding, 1_000);
+    path.rate /= 5.0;
+    path.window_bytes /= 5.0;
+    path.runs(&mut yielding, 15_000);
+    let (waited_ms, used) = path.runs(&mut yielding, 1_000);
+    assert!(waited_ms < 10.0 && used > 0.97, "{waited_ms}, {used}");
+}
+
+#[test]
+fn nobody_yields_to_a_queue_that_is_of_others() {
+    let mut path = Path::new(2e6, 20);
+    let mut yielding = Yielding::default();
+    path.foreign_bytes = 2e6 * 0.05;
+    let limited = |path: &mut Path, yielding: &mut Yielding, ms: u32| {
+        let mut count = 0;
+        for _ in 0..ms {
+            let report = path.passes();
+            path.limit = yielding.limit(path.now, &report, true);
+            count += u32::from(path.limit.is_some());
+            assert!(path.limit.is_none_or(|limit| limit >= 0.7 * 2e6), "{:?}", path.limit);
+        }
+        count
+    };
+    // Half a second or one, and again after ten.
+    let counts = [8_000, 8_000].map(|ms| limited(&mut path, &mut yielding, ms));
+    assert!(counts.iter().all(|count| (200..1_500).contains(count)), "{counts:?}");
+    path.foreign_bytes = 0.0;
+    path.runs(&mut yielding, 12_000);
+    assert!(path.runs(&mut yielding, 1_000).0 < 8.0);
+}
+
+#[test]
+fn what_late_machines_make_of_a_round_trip_costs_little() {
+    let mut path = Path::new(2e6, 20);
+    let mut yielding = Yielding::default();
+    // As long as the queue that may be, and half again.
+    path.foreign_bytes = 2e6 * 0.0075;
+    path.runs(&mut yielding, 2_000);
+    let (_, used) = path.runs(&mut yielding, 8_000);
+    assert!(used > 0.97, "{used}");
+}
+
+#[test]
+fn a_limit_rises_little_while_there_is_too_little_to_send() {
+    let mut yielding = Yielding::default();
+    let mut report = LinkReport {
+        delivered_rate: 1e6,
+        is_least: true,
+        round_trip_ns: 20 * MILLI_NS,
+        queue_ns: 20 * MILLI_NS,
+        ..LinkReport::default()
+    };
+    let at = |step: u64| Instant::from_ns(step * SECOND_NS);
+    assert!(yielding.limit(at(0), &report, true).unwrap() < 1e6);
+    report.queue_ns = 0;
+    let limits: Vec<_> =
+        (1..60).filter_map(|step| yielding.limit(at(step), &report, true)).collect();
+    assert!(limits.is_sorted() && limits.len() == 59 && limits[58] == 1.25e6, "{limits:?}");
+    // Once there is enough again that is no limit for long.
+    report.is_least = false;
+    for step in 100..150 {
+        let Some(limit) = yielding.limit(at(step), &report, true) else { return };
+        report.delivered_rate = limit;
+    }
+    panic!("{yielding:?}");
+}
+
+proptest! {
+    #[test]
+    fn a_limit_is_a_rate_whatever_is_reported(
+        reports in prop::collection::vec(
+            (any::<u64>(), any::<f64>(), any::<bool>(), any::<u64>(), any::<u64>(), any::<bool>()),
+            0..50,
+        )
+    ) {
+        let mut yielding = Yielding::default();
+        for (at, delivered_rate, is_least, round_trip_ns, queue_ns, beside) in reports {
+            let report = LinkReport {
+                delivered_rate, is_least, round_trip_ns, queue_ns, ..LinkReport::default()
+            };
+            let limit = yielding.limit(Instant::from_ns(at), &report, beside);
+            prop_assert!(limit.is_none_or(|limit| limit >= 0.0 && !limit.is_nan()), "{limit:?}");
+            prop_assert!(beside || limit.is_none());
+        }
+    }
+}
