@@ -88,8 +88,9 @@ pub struct LinkState {
     /// ([`FlowQueues::target_ns`](crate::FlowQueues)): what the link needs so that it does not idle when the flow slows down.
     #[serde(default)]
     pub granted_ns: u64,
-    /// The time in which an answer comes back over the path, in nanoseconds; zero if it is not known. A connection that is told to slow
-    /// down does so no sooner.
+    /// The shortest time in which an answer comes back over the path, without queues, in nanoseconds; zero if it is not known. A connection
+    /// that is told to slow down does so no sooner, and what it sends meanwhile waits: more than [`LinkState::ROUND_TRIP_NS_MAX`] does not
+    /// count.
     #[serde(default)]
     pub round_trip_ns: u64,
     /// The most processor time that compressing may take, if that is less than there is: what it brings is not worth
@@ -113,6 +114,9 @@ impl CpuLimit {
 }
 
 impl LinkState {
+    /// No path takes longer, in nanoseconds: what is measured beyond is a queue, or no truth.
+    pub const ROUND_TRIP_NS_MAX: u64 = 1_000_000_000;
+
     /// A link of this rate that takes one frame after another.
     pub const fn of_rate(rate: Option<Rate>) -> Self {
         Self {

@@ -57,9 +57,10 @@ pub struct FlowQueues {
     /// The bytes that each flow may send in a round.
     pub quantum_bytes: u32,
     /// The waiting time that packets of a flow may have all the time, in nanoseconds; it is raised to what
-    /// a frame and a half take.
+    /// a frame and a half take, and with `interval_ns`.
     pub target_ns: u64,
-    /// For how long they may have more than that, in nanoseconds: about the longest round trip.
+    /// For how long they may have more than that, in nanoseconds: about the longest round trip; it is raised to that of the path
+    /// ([`LinkState::round_trip_ns`](crate::event::LinkState::round_trip_ns)).
     pub interval_ns: u64,
 }
 

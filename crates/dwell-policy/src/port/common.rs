@@ -155,18 +155,24 @@ impl Common {
             return Some(DropReason::QueuePackets);
         }
         let after = waiting.bytes + u64::from(bytes);
-        (after > limit.bytes.min(self.bytes_in_time())).then_some(DropReason::QueueBytes)
+        (after > limit.bytes.min(self.bytes_in_time(0))).then_some(DropReason::QueueBytes)
     }
 
-    /// The most bytes that may wait by the limit of time.
-    pub(super) fn bytes_in_time(&self) -> u64 {
+    /// The most bytes that may wait by the limit of time, if that is so much longer.
+    pub(super) fn bytes_in_time(&self, more_ns: u64) -> u64 {
         let limit = &self.config.limit;
         match self.config.rate {
             Some(rate) if limit.time_ns < u64::MAX => {
-                rate.bytes_in_ns(limit.time_ns).max(limit.time_floor_bytes)
+                let time_ns = limit.time_ns.saturating_add(more_ns);
+                rate.bytes_in_ns(time_ns).max(limit.time_floor_bytes)
             }
             _ => u64::MAX,
         }
+    }
+
+    /// The round trip of the path, in nanoseconds; zero if it is not known.
+    pub(super) fn round_trip_ns(&self) -> u64 {
+        self.link.round_trip_ns.min(LinkState::ROUND_TRIP_NS_MAX)
     }
 
     /// The reasons against compressing that don't depend on what waits.

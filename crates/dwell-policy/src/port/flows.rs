@@ -198,7 +198,10 @@ impl Flows {
         if self.lanes.packets() >= limit.packets as usize {
             return Some(DropReason::QueuePackets);
         }
-        let is_late = self.sent.shrink(self.lanes.bytes()) > common.bytes_in_time();
+        // A connection that begins sends for a round trip twice what the link carries before it hears of it. All that is no delay for
+        // others, and who makes it stand is told to slow down.
+        let bytes_max = common.bytes_in_time(common.round_trip_ns());
+        let is_late = self.sent.shrink(self.lanes.bytes()) > bytes_max;
         let is_one = self.lanes.packets() == 1;
         (!is_one && (self.lanes.bytes() > limit.bytes || is_late)).then_some(DropReason::QueueBytes)
     }
@@ -321,7 +324,7 @@ impl Flows {
         let frame_bytes = u64::from(frame.frame_bytes) + u64::from(frame.units_bytes_max);
         let frame_ns = common.config.rate.map_or(0, |rate| rate.transmission_ns(frame_bytes));
         let least_ns = (frame_ns + frame_ns / 2).max(common.link.granted_ns);
-        let grant = self.grant.over(common.link.round_trip_ns);
+        let grant = self.grant.over(common.round_trip_ns());
         let grant = Grant { target_ns: grant.target_ns.max(least_ns), ..grant };
         loop {
             match self.lanes.first(at, now, &grant)? {

@@ -197,7 +197,7 @@ fn link_state(
         starved_ns,
         // What waits because the queue beyond is emptied is no reason for a connection to slow down.
         granted_ns: pacer.found().map_or(0, |found| found.held_back_ns),
-        round_trip_ns: peer.rtt_ns.unwrap_or(0),
+        round_trip_ns: peer.repair.least_rtt_ns().unwrap_or(0),
         cpu_limit,
     }
 }

@@ -54,8 +54,13 @@ impl Repair {
     pub(crate) fn measured(&mut self, rtt_ns: u64) {
         self.latest_ns[self.next] = rtt_ns;
         self.next = (self.next + 1) % LATEST;
-        let least_ns = self.latest_ns.iter().copied().min().unwrap_or(rtt_ns);
+        let least_ns = self.least_rtt_ns().unwrap_or(rtt_ns);
         self.is_far = least_ns >= if self.is_far { NEAR_NS } else { FAR_NS };
+    }
+
+    /// Returns the shortest of the latest round trips, in nanoseconds, if any was measured.
+    pub(crate) fn least_rtt_ns(&self) -> Option<u64> {
+        self.latest_ns.iter().copied().min().filter(|&least_ns| least_ns < u64::MAX)
     }
 
     /// The path to the peer may be another one.

@@ -5,9 +5,6 @@ use dwell_base::Instant;
 /// A flow that stopped being slowed down less than this many intervals ago goes on where it was.
 const REMEMBERED_INTERVALS: u64 = 16;
 
-/// A path takes no longer than this, in nanoseconds: what is measured beyond is a queue.
-const ROUND_TRIP_NS_MAX: u64 = 1_000_000_000;
-
 /// What waiting is granted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grant {
@@ -24,9 +21,12 @@ impl Grant {
     /// again and again meanwhile. So the interval is no shorter than that, and the target the same part of it (RFC 8289, sections 4.2
     /// and 4.3).
     pub(super) fn over(self, round_trip_ns: u64) -> Self {
-        let interval_ns = self.interval_ns.max(round_trip_ns.min(ROUND_TRIP_NS_MAX));
-        let times = interval_ns as f64 / self.interval_ns.max(1) as f64;
-        Self { target_ns: (self.target_ns as f64 * times) as u64, interval_ns, ..self }
+        if round_trip_ns <= self.interval_ns || self.interval_ns == 0 {
+            return self;
+        }
+        let times = round_trip_ns as f64 / self.interval_ns as f64;
+        let target_ns = (self.target_ns as f64 * times) as u64;
+        Self { target_ns, interval_ns: round_trip_ns, ..self }
     }
 }
 
@@ -112,7 +112,13 @@ mod tests {
             (target_ns / MS, interval_ns / MS)
         };
         assert_eq!([0, 1, 100].map(over), [(5, 100); 3]);
-        assert_eq!([300, 600, 20_000].map(over), [(15, 300), (30, 600), (50, 1_000)]);
+        assert_eq!([300, 600].map(over), [(15, 300), (30, 600)]);
+        let none = Grant { interval_ns: 0, ..GRANT };
+        assert_eq!(
+            none.over(300 * MS).target_ns,
+            GRANT.target_ns,
+            "it drops at once, whatever the path"
+        );
         // Nothing is, before the first has had its effect.
         let mut codel = CoDel::default();
         let grant = GRANT.over(300 * MS);

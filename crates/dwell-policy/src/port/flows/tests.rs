@@ -399,6 +399,28 @@ fn a_flow_may_keep_waiting_for_as_long_as_is_granted() {
     assert!(dropped(18, 0) > 5 && dropped(22, 20) > 0);
 }
 
+/// Over a path of 400 ms as many drops as over one of 100 in a fourth of the time, and none for less than 20 ms.
+#[test]
+fn a_flow_is_told_to_slow_down_once_in_a_round_trip() {
+    let dropped = |waits_ms: u64, round_trip_ms: u64| {
+        let mut port = port(1_000);
+        let (rate, round_trip_ns) = (Some(Rate::from_mbps(10)), round_trip_ms * MILLI_NS);
+        let state = LinkState { round_trip_ns, ..LinkState::of_rate(rate) };
+        port.handle(at(0), Event::Link(state));
+        for ms in 0..1_000 {
+            let noise = Packet { looks_random: true, ..packet(ms as u32, 1, 1_400) };
+            arrive(&mut port, at(ms), noise);
+            if ms >= waits_ms {
+                ready(&mut port, at(ms));
+            }
+            while ask(&mut port, at(ms)).is_some() {}
+        }
+        port.accounts().dropped_total().packets
+    };
+    assert_eq!((dropped(18, 400), dropped(18, 0) > 5), (0, true));
+    assert!((1..=2).contains(&dropped(30, 400)), "{}", dropped(30, 400));
+}
+
 #[test]
 fn a_flow_that_stands_for_too_long_loses_packets_or_is_marked() {
     for takes_mark in [false, true] {
