@@ -134,6 +134,8 @@ pub(crate) struct Carrier {
     pauses: Pauses,
     /// The rate to which it is paced, in bytes a second, if it is.
     pace: Option<f64>,
+    /// The kernel spreads what is written since it was paced once, and will for good.
+    spreads: bool,
     /// What is written waits for more.
     is_holding: bool,
     /// What its last stream has left for the next.
@@ -150,9 +152,9 @@ impl Carrier {
     /// Whose other end has not said its hello yet.
     fn of(io: Io, peer: SocketAddr, ours: &Hello) -> Self {
         let (rest, trains, pauses) = (Vec::new(), Trains::default(), Pauses::default());
-        let pace = None;
+        let (pace, spreads) = (None, false);
         let (theirs, is_holding, kept) = (ours.clone(), false, None);
-        Self { io, rest, theirs, peer, trains, pauses, pace, is_holding, kept }
+        Self { io, rest, theirs, peer, trains, pauses, pace, spreads, is_holding, kept }
     }
 
     /// Connects to an egress.
@@ -333,6 +335,7 @@ impl Carrier {
             return;
         }
         self.pace = rate;
+        self.spreads |= !congestion::paces(self.tcp());
         if let Err(error) = crate::pace::set(self.tcp().as_fd(), rate) {
             tracing::debug!("a connection can't be paced: {error}");
         }
@@ -358,7 +361,10 @@ impl Carrier {
     /// Returns what TCP says of the link.
     pub(crate) fn link_report(&mut self) -> Option<LinkReport> {
         let mut report = crate::tcp_info::link_report(self.tcp().as_fd(), self.is_holding)?;
-        self.trains.reported(crate::clock::now(), &mut report);
+        // What is not sent at once shows nothing.
+        if !self.spreads {
+            self.trains.reported(crate::clock::now(), &mut report);
+        }
         Some(report)
     }
 
@@ -502,6 +508,21 @@ pub(crate) mod tests {
         tune(&near, true).unwrap();
         let hello = Hello::new(crate::hello::Purpose::Streams, 65_536, "");
         (Carrier::of(Io::Plain(near), peer, &hello), far)
+    }
+
+    #[tokio::test]
+    async fn a_pace_is_set_if_it_differs_and_lifted_for_the_next_stream() {
+        let (mut carrier, _far) = pair().await;
+        let set = |carrier: &mut Carrier, rate| {
+            carrier.pace(rate);
+            crate::tcp_info::pacing_rate_max(carrier.tcp().as_fd()).unwrap()
+        };
+        let none = set(&mut carrier, None);
+        assert!(!carrier.spreads);
+        let rates = [1e6, 1.005e6, 1.02e6].map(|rate| set(&mut carrier, Some(rate)));
+        assert_eq!(rates, [1_000_000, 1_000_000, 1_020_000]);
+        assert!(set(&mut carrier, None) >= u64::from(u32::MAX) && none >= u64::from(u32::MAX));
+        assert_eq!(carrier.spreads, !congestion::paces(carrier.tcp()));
     }
 
     #[tokio::test]

@@ -55,6 +55,11 @@ pub(crate) fn begin_again(socket: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns true if a connection's congestion control spreads what is written by itself.
+pub(crate) fn paces(socket: &impl AsFd) -> bool {
+    SockRef::from(socket).tcp_congestion().is_ok_and(|known| name(&known).starts_with(BBR))
+}
+
 /// Returns the name of what connections here have, if that is BBR and may be given to them. That is looked at until it is known: a
 /// process that has no descriptor left at that moment must not do without for ever.
 fn usual_bbr() -> io::Result<Option<&'static [u8]>> {

@@ -6,15 +6,18 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 /// What stands for any rate.
 const UNLIMITED: u32 = u32::MAX;
 
+/// Any link carries this, in bytes a second: at less the next segment would be seconds away, and nothing learned meanwhile.
+const LEAST: u32 = 4 << 10;
+
 /// Has the kernel send at most so many bytes a second over a connection, or as fast as it will.
 pub(crate) fn set(socket: BorrowedFd<'_>, rate: Option<f64>) -> io::Result<()> {
     let rate = rate.map_or(UNLIMITED, bytes_a_second);
     set_option(socket, rate)
 }
 
-/// A rate of four gigabytes a second is none; one of nothing would be for ever.
+/// A rate of four gigabytes a second is none.
 fn bytes_a_second(rate: f64) -> u32 {
-    (rate as u32).max(1)
+    (rate as u32).max(LEAST)
 }
 
 #[allow(unsafe_code, reason = "no safe wrapper of SO_MAX_PACING_RATE is at hand")]
@@ -43,7 +46,7 @@ mod tests {
     #[test]
     fn rates_are_what_the_kernel_takes() {
         let rates = [0.0, 0.5, 1e6, 1e12, f64::INFINITY].map(bytes_a_second);
-        assert_eq!(rates, [1, 1, 1_000_000, UNLIMITED, UNLIMITED]);
+        assert_eq!(rates, [LEAST, LEAST, 1_000_000, UNLIMITED, UNLIMITED]);
     }
 
     #[test]

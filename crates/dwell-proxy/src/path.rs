@@ -219,9 +219,12 @@ impl Share {
             self.delivered_rate = rate;
             load.find(now, rate);
         }
-        let of_others = load.rests - self.rests;
-        if of_others != self.rests_of_others {
-            (self.rests_of_others, self.others_rested_at) = (of_others, Some(now));
+        let before = std::mem::replace(&mut self.rests_of_others, load.rests - self.rests);
+        if !self.is_sending {
+            // What others did while it had nothing to send is of the past.
+            self.others_rested_at = None;
+        } else if self.rests_of_others != before {
+            self.others_rested_at = Some(now);
         }
         if now.since_ns(load.found_at) < FORGOTTEN_NS { load.found } else { 0.0 }
     }
@@ -351,7 +354,11 @@ mod tests {
         assert!(!are_beside(&mut large, at(2_000)) && are_beside(&mut other, at(2_000)));
         other.set(true, Some(1e6));
         drop(other);
-        assert!(are_beside(&mut large, at(2_001)));
+        assert!(!are_beside(&mut large, at(2_001)), "before it had anything to send");
+        large.set(true, None);
+        small.set(true, None);
+        drop(small);
+        assert!(are_beside(&mut large, at(2_002)));
         assert!(!are_beside(&mut path.share(), at(2_001)), "of those before it");
     }
 

@@ -23,6 +23,10 @@ const HAD_BELIEVED: f64 = 0.98;
 const NO_LIMIT: f64 = 2.0;
 /// It rises to no more than so many times that while there is too little to send: nothing shows that the path carries more.
 const UNTRIED: f64 = 1.25;
+/// The same once that much less was of no use.
+const HAD_BELIEVED_IN_VAIN: f64 = 0.9;
+/// Too much has to wait for so many round trips before there is a limit: a path that stood still for a moment is no slow one.
+const PATIENCE_STEPS: u64 = 2;
 /// Once it has spared so many times the queue that there was, what still waits is not its doing.
 const SPARED_QUEUES: f64 = 3.0;
 /// If that is so many times what may wait, the stream does as if nobody were there, ...
@@ -50,14 +54,26 @@ const FOREIGN_NS: u64 = 10 * SECOND_NS;
 ///     queue_ns: 13_000_000,
 ///     ..LinkReport::default()
 /// };
-/// // 8 ms too much in a queue are a tenth of four round trips.
-/// assert_eq!(yielding.limit(Instant::ZERO, &report, true), Some(0.9e6));
-/// assert_eq!(yielding.limit(Instant::ZERO, &report, false), None);
+/// // 8 ms too much in a queue, for two round trips, are a tenth of four.
+/// assert_eq!(yielding.limit(Instant::ZERO, &report, true), None);
+/// let later = Instant::from_ns(66_000_000);
+/// assert_eq!(yielding.limit(later, &report, true), Some(0.9e6));
+/// assert_eq!(yielding.limit(later, &report, false), None);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Yielding {
+    /// Too much waits, and there is no limit yet.
+    waits: Option<Waits>,
     limit: Option<Limit>,
     foreign: Option<Foreign>,
+}
+
+/// What was seen since too much waits.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    since: Instant,
+    /// The most that was delivered, in bytes a second.
+    rate: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +83,10 @@ struct Limit {
     /// What the stream had without it, in bytes a second.
     had: f64,
     set_at: Instant,
-    /// The shortest queue since, in nanoseconds: what stands is in all reports.
+    /// The shortest queue in the reports since then, in nanoseconds: what stands is in all of them.
     least_ns: u64,
-    /// The queue when it became too long, and what the stream has spared the path since then; zero while it is not. In nanoseconds.
+    /// The longest queue since it is too long, and what the stream has spared the path since then; zero while it is not. In
+    /// nanoseconds of the path.
     queue_ns: f64,
     spared_ns: f64,
 }
@@ -84,15 +101,18 @@ struct Foreign {
 impl Yielding {
     /// Of a stream that is not limited yet.
     pub const fn new() -> Self {
-        Self { limit: None, foreign: None }
+        Self { waits: None, limit: None, foreign: None }
     }
 
-    /// Returns the rate to which the stream had better be paced, in bytes a second, if it had better be. `is_due` says
-    /// whether it goes on and on, and streams share the path that send a little at a time.
+    /// Learns from a report, and returns the rate to which the stream had better be paced, in bytes a second, if it had better be.
+    /// `is_due` says whether it goes on and on, and streams share the path that send a little at a time.
+    ///
+    /// It is called for each report, about every millisecond, with times that do not go back. A report without a rate changes nothing.
     pub fn limit(&mut self, now: Instant, report: &LinkReport, is_due: bool) -> Option<f64> {
         let delivered = report.delivered_rate;
         if !is_due {
-            *self = Self::default();
+            // What is others' doing is remembered for its time: there may be small streams again in a moment.
+            (self.waits, self.limit) = (None, None);
         } else if delivered.is_finite() && delivered > 0.0 {
             self.step(now, report);
         }
@@ -102,14 +122,7 @@ impl Yielding {
     fn step(&mut self, now: Instant, report: &LinkReport) {
         self.foreign = self.foreign.filter(|foreign| now < foreign.until);
         let Some(limit) = &mut self.limit else {
-            let excess_ns = self.excess_ns(report, report.queue_ns);
-            if excess_ns > 0.0 && !self.is_given_up(report) {
-                let (rate, had) = (report.delivered_rate, report.delivered_rate);
-                let (set_at, least_ns) = (now, u64::MAX);
-                let (queue_ns, spared_ns) = (report.queue_ns as f64, 0.0);
-                let limit = Limit { rate, had, set_at, least_ns, queue_ns, spared_ns };
-                self.limit = Some(limit.mended(excess_ns, report));
-            }
+            self.limit = self.begun(now, report);
             return;
         };
         limit.least_ns = limit.least_ns.min(report.queue_ns);
@@ -128,6 +141,25 @@ impl Yielding {
         let is_given_up = self.is_given_up(report);
         let mended = self.limit.map(|limit| limit.mended(excess_ns, report));
         self.limit = mended.filter(|limit| !is_given_up && limit.rate < NO_LIMIT * limit.had);
+    }
+
+    /// Returns a limit, once too much has waited for a while.
+    fn begun(&mut self, now: Instant, report: &LinkReport) -> Option<Limit> {
+        let excess_ns = self.excess_ns(report, report.queue_ns);
+        if excess_ns <= 0.0 || self.is_given_up(report) {
+            self.waits = None;
+            return None;
+        }
+        let waits = self.waits.get_or_insert(Waits { since: now, rate: 0.0 });
+        waits.rate = waits.rate.max(report.delivered_rate);
+        if now.since_ns(waits.since) < PATIENCE_STEPS.saturating_mul(step_ns(report)) {
+            return None;
+        }
+        let Waits { rate, .. } = self.waits.take()?;
+        let queue_ns = report.queue_ns as f64;
+        let limit =
+            Limit { rate, had: rate, set_at: now, least_ns: u64::MAX, queue_ns, spared_ns: 0.0 };
+        Some(limit.mended(excess_ns, report))
     }
 
     /// Returns by how much more waits of this stream than may, in nanoseconds.
@@ -158,7 +190,12 @@ impl Limit {
         self.queue_ns = self.queue_ns.max(queue_ns);
         let part = (1.0 - self.rate / self.had).max(0.0);
         self.spared_ns += part * passed_ns as f64;
-        self.spared_ns > SPARED_QUEUES * self.queue_ns
+        let is_in_vain = self.spared_ns > SPARED_QUEUES * self.queue_ns;
+        if is_in_vain {
+            self.had = report.delivered_rate.max(HAD_BELIEVED_IN_VAIN * self.had);
+            (self.queue_ns, self.spared_ns) = (queue_ns, 0.0);
+        }
+        is_in_vain
     }
 
     /// Returns it with a rate by which so much more than there may be, or less, is out of the queue soon.
@@ -169,7 +206,10 @@ impl Limit {
         // never enough to send, and says that it is the least.)
         self.rate = match (excess_ns > 0.0, report.is_least) {
             (true, _) => report.delivered_rate * (1.0 + change),
-            (false, true) => (self.rate * (1.0 + change)).min(UNTRIED * self.had).max(self.rate),
+            (false, true) => {
+                let tried = self.had.max(report.delivered_rate);
+                (self.rate * (1.0 + change)).min(UNTRIED * tried).max(self.rate)
+            }
             (false, false) => self.rate.max(report.delivered_rate) * (1.0 + change),
         };
         self.rate = self.rate.max(LEAST_PART * self.had);

@@ -144,6 +144,104 @@ fn nobody_yields_to_a_queue_that_is_of_others() {
     assert!(path.runs(&mut yielding, 1_000).0 < 8.0);
 }
 
+/// A TCP that always has data to send: its window grows by a segment in each round trip, and is halved when the router has no room.
+struct Flow {
+    window_bytes: f64,
+    queue_bytes: f64,
+    /// What left the queue in each millisecond of the last round trip.
+    left: VecDeque<f64>,
+    halved_ms: u32,
+}
+
+impl Flow {
+    fn new(window_bytes: f64) -> Self {
+        let left = [0.0].into_iter().cycle().take(20).collect();
+        Self { window_bytes, queue_bytes: 0.0, left, halved_ms: 0 }
+    }
+
+    fn on_its_way(&self) -> f64 {
+        self.left.iter().sum()
+    }
+
+    /// Sends in a millisecond, and loses something if the router `is_full`.
+    fn sends(&mut self, ms: u32, limit: Option<f64>, is_full: bool) {
+        let room = (self.window_bytes - self.queue_bytes - self.on_its_way()).max(0.0);
+        self.queue_bytes += limit.map_or(room, |limit| room.min(limit / 1e3));
+        self.window_bytes += 1448.0 / 50.0;
+        if is_full && ms >= self.halved_ms + 100 {
+            (self.window_bytes, self.halved_ms) = (self.window_bytes / 2.0, ms);
+        }
+    }
+
+    /// So much of what is in the queue leaves it.
+    fn leaves(&mut self, part: f64) {
+        let bytes = self.queue_bytes * part;
+        self.queue_bytes -= bytes;
+        self.left.push_back(bytes);
+        self.left.pop_front();
+    }
+}
+
+/// Returns the part of 20 Mbit/s that one of two flows has after twenty seconds and after a minute. There are small streams for two
+/// thirds of the time.
+fn parts_beside_others(yields: bool) -> [f64; 2] {
+    let (mut own, mut others) = (Flow::new(60e3), Flow::new(60e3));
+    let (mut yielding, mut limit, mut queue_ns) = (Yielding::default(), None, 0.0);
+    let mut parts = [0.0; 2];
+    for ms in 0..70_000 {
+        let queue_bytes = own.queue_bytes + others.queue_bytes;
+        let is_full = queue_bytes > 0.1 * 2.5e6;
+        own.sends(ms, limit, is_full);
+        others.sends(ms, None, is_full);
+        let queue_bytes = own.queue_bytes + others.queue_bytes;
+        let part = (2.5e3 / queue_bytes).min(1.0);
+        own.leaves(part);
+        others.leaves(part);
+        queue_ns += (queue_bytes / 2.5e6 * 1e9 - queue_ns) / 8.0;
+        let report = LinkReport {
+            delivered_rate: own.on_its_way() * 50.0,
+            round_trip_ns: 20 * MILLI_NS,
+            queue_ns: queue_ns as u64,
+            ..LinkReport::default()
+        };
+        let now = Instant::from_ns(u64::from(ms) * MILLI_NS);
+        limit = yielding.limit(now, &report, yields && ms % 1_500 < 1_000);
+        let of_all = report.delivered_rate / 2.5e6 / 10_000.0;
+        match ms {
+            20_000..30_000 => parts[0] += of_all,
+            60_000.. => parts[1] += of_all,
+            _ => {}
+        }
+    }
+    parts
+}
+
+#[test]
+fn a_flow_of_others_does_not_take_the_path_step_by_step() {
+    let ([_, without], [early, late]) = (parts_beside_others(false), parts_beside_others(true));
+    assert!(late > 0.94 * without, "{without}: {early}, {late}");
+}
+
+#[test]
+fn a_path_that_stood_still_is_no_slow_one() {
+    let mut yielding = Yielding::default();
+    // What comes late, all at once: a window in the time for which it stood still.
+    let late = LinkReport {
+        delivered_rate: 8e4,
+        round_trip_ns: 20 * MILLI_NS,
+        queue_ns: 150 * MILLI_NS,
+        ..LinkReport::default()
+    };
+    let usual = LinkReport { delivered_rate: 2.5e6, ..late };
+    let at = |ms: u64| Instant::from_ns(ms * MILLI_NS);
+    for ms in 0..100 {
+        let report = if ms < 20 { &late } else { &usual };
+        assert_eq!(yielding.limit(at(ms), report, true), None);
+    }
+    let limit = (100..400).find_map(|ms| yielding.limit(at(ms), &usual, true)).unwrap();
+    assert!(limit > 2e6, "{limit}");
+}
+
 #[test]
 fn what_late_machines_make_of_a_round_trip_costs_little() {
     let mut path = Path::new(2e6, 20);
@@ -166,10 +264,11 @@ fn a_limit_rises_little_while_there_is_too_little_to_send() {
         ..LinkReport::default()
     };
     let at = |step: u64| Instant::from_ns(step * SECOND_NS);
-    assert!(yielding.limit(at(0), &report, true).unwrap() < 1e6);
+    assert_eq!(yielding.limit(at(0), &report, true), None);
+    assert!(yielding.limit(at(1), &report, true).unwrap() < 1e6);
     report.queue_ns = 0;
     let limits: Vec<_> =
-        (1..60).filter_map(|step| yielding.limit(at(step), &report, true)).collect();
+        (2..61).filter_map(|step| yielding.limit(at(step), &report, true)).collect();
     assert!(limits.is_sorted() && limits.len() == 59 && limits[58] == 1.25e6, "{limits:?}");
     // Once there is enough again that is no limit for long.
     report.is_least = false;
