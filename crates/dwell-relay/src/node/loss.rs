@@ -15,7 +15,7 @@ pub(super) const WINDOW_NS: u64 = 5 * SECOND_NS;
 /// The counts are noted this often.
 const NOTE_NS: u64 = 500 * MILLI_NS;
 /// A datagram may be late by this much before it counts as recently lost...
-const LATE_NS: u64 = 500 * MILLI_NS;
+pub(super) const LATE_NS: u64 = 500 * MILLI_NS;
 /// ... and by this much, being asked for and retransmitted, before it is lost for good.
 const LOST_NS: u64 = 4 * SECOND_NS;
 /// A gap of this many numbers is no loss: no link loses a million datagrams in a row and lives. Its

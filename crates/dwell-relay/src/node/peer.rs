@@ -416,8 +416,13 @@ impl Peer {
             bytes: report.bytes.saturating_add(headers),
             refused_at: self.pacer.blocked_at(),
         };
+        let was_found = self.bottleneck.found().is_some();
         self.bottleneck.on_report(now, &link_report);
-        self.pacer.set_found(self.bottleneck.found());
+        let found = self.bottleneck.found();
+        if found.is_some() && !was_found {
+            self.reports.excuse(now, self.rtt_ns.unwrap_or(0));
+        }
+        self.pacer.set_found(found);
         self.pacer.set_assumed(self.bottleneck.assumed());
     }
 

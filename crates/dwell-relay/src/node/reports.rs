@@ -7,7 +7,7 @@ use dwell_wire::arrivals::GAPS_MAX;
 use dwell_wire::{Arrivals, Report};
 
 use super::arrivals::Arrived;
-use super::loss::{Loss, WINDOW_NS};
+use super::loss::{LATE_NS, Loss, WINDOW_NS};
 
 /// While packets come in, the peer is notified so this often, ...
 const REPORT_NS: u64 = SECOND_NS;
@@ -62,11 +62,21 @@ pub(crate) struct Reports {
     reported_ms: u16,
     session_at: Instant,
     latest: Option<(Instant, Report)>,
+    excused: Option<Excused>,
     /// When the peer last reported a recent loss.
     lost_there_at: Option<Instant>,
     /// Datagrams that the peer got since then, by its reports.
     clean: u64,
     path_before: Path,
+}
+
+/// What was lost because more was sent than the link carries, before that was known: it says nothing of the path.
+#[derive(Clone, Copy, Debug)]
+struct Excused {
+    /// What is reported until then was sent before.
+    until: Instant,
+    /// All that was lost in the session, by the latest report until then.
+    lost: u64,
 }
 
 /// A path on which something was lost passes for one that loses some for so long.
@@ -89,6 +99,7 @@ impl Reports {
         (self.wanted_ns, self.arrived) = (None, None);
         self.reported_ms = 0;
         self.session_at = now;
+        self.excused = None;
     }
 
     /// A session ends: what is missing is not going to come.
@@ -130,7 +141,21 @@ impl Reports {
     pub(crate) fn recent_there(&self, now: Instant) -> Option<RecentLoss> {
         let (at, report) = self.latest.as_ref()?;
         let is_late = now.since_ns(*at) > WINDOW_NS;
-        RecentLoss::of(report.recent_sent, report.recent_lost).filter(|_| !is_late)
+        RecentLoss::of(report.recent_sent, self.recent_lost(report)).filter(|_| !is_late)
+    }
+
+    /// Returns what was lost lately by a report, and is no doing of ours.
+    fn recent_lost(&self, report: &Report) -> u64 {
+        let excused = self.excused.map_or(0, |excused| excused.lost);
+        report.recent_lost.min(report.lost.saturating_sub(excused))
+    }
+
+    /// The rate of the link was found: what was lost before was more than it carries, and is reported a round trip later at most,
+    /// and once it is not missed any more but given up.
+    pub(crate) fn excuse(&mut self, now: Instant, rtt_ns: u64) {
+        let until = now + rtt_ns.saturating_add(LATE_NS).saturating_add(REPORT_NS);
+        let lost = self.latest.as_ref().map_or(0, |(_, report)| report.lost);
+        self.excused = Some(Excused { until, lost });
     }
 
     /// Returns true if the path to the peer loses some, as far as is known: little traffic loses nothing for
@@ -252,7 +277,10 @@ impl Reports {
             let before = self.latest.map_or(0, |(_, last)| last.datagrams);
             self.clean = self.clean.saturating_add(report.datagrams - before);
             self.latest = Some((now, *report));
-            if report.recent_lost > 0 {
+            if let Some(excused) = self.excused.as_mut().filter(|excused| now < excused.until) {
+                excused.lost = report.lost;
+            }
+            if self.recent_lost(report) > 0 {
                 (self.lost_there_at, self.clean) = (Some(now), 0);
             }
         }
@@ -385,5 +413,31 @@ mod tests {
         assert!(!reports.must_ask());
         reports.want(false);
         assert!(reports.must_ask());
+    }
+
+    #[test]
+    fn what_was_lost_before_the_rate_was_known_says_nothing_of_the_path() {
+        let mut reports = Reports::default();
+        let reported = |datagrams, lost, recent_lost| Report {
+            datagrams,
+            lost,
+            highest_sequence: datagrams + lost,
+            recent_sent: 1_000,
+            recent_lost,
+            ..Report::default()
+        };
+        reports.on_report(at_ms(1_000), &reported(500, 400, 400));
+        assert_eq!(reports.recent_there(at_ms(1_000)).map(|recent| recent.lost), Some(400));
+        // The rest of it is reported a round trip later.
+        reports.excuse(at_ms(1_100), 300 * MILLI_NS);
+        assert!(reports.loses_there(at_ms(1_100)) && reports.clean() == 0);
+        reports.on_report(at_ms(1_500), &reported(700, 600, 600));
+        reports.on_report(at_ms(2_500), &reported(1_700, 600, 600));
+        assert_eq!(reports.recent_there(at_ms(2_500)).map(|recent| recent.lost), Some(0));
+        assert_eq!(reports.clean(), 1_200);
+        // What is lost later counts.
+        reports.on_report(at_ms(3_500), &reported(2_700, 610, 610));
+        assert_eq!(reports.recent_there(at_ms(3_500)).map(|recent| recent.lost), Some(10));
+        assert_eq!(reports.clean(), 0);
     }
 }
