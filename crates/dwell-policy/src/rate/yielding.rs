@@ -15,7 +15,7 @@ const MENDED_ROUND_TRIPS: f64 = 4.0;
 /// The most that is taken off the rate of the path, and added to it, in each round trip.
 const CUT_MAX: f64 = 0.15;
 const GROWTH_MAX: f64 = 0.05;
-/// It is never limited to less than this part of what it had.
+/// It is never limited to less than this part of what it had when too much began to wait.
 const LEAST_PART: f64 = 0.75;
 /// The part of it that is believed when something waits again: the path may have become slower.
 const HAD_BELIEVED: f64 = 0.98;
@@ -27,6 +27,8 @@ const UNTRIED: f64 = 1.25;
 const HAD_BELIEVED_IN_VAIN: f64 = 0.9;
 /// Too much has to wait for so many round trips before there is a limit: a path that stood still for a moment is no slow one.
 const PATIENCE_STEPS: u64 = 2;
+/// But for no longer than this, in nanoseconds: where the queue is longest the small ones are heard of least often.
+const PATIENCE_NS_MAX: u64 = SECOND_NS / 2;
 /// Once it has spared so many times the queue that there was, what still waits is not its doing.
 const SPARED_QUEUES: f64 = 3.0;
 /// If that is so many times what may wait, the stream does as if nobody were there, ...
@@ -121,26 +123,29 @@ impl Yielding {
 
     fn step(&mut self, now: Instant, report: &LinkReport) {
         self.foreign = self.foreign.filter(|foreign| now < foreign.until);
-        let Some(limit) = &mut self.limit else {
+        if let Some(foreign) = &mut self.foreign {
+            foreign.queue_ns = foreign.queue_ns.min(report.queue_ns);
+        }
+        let Some(mut limit) = self.limit else {
             self.limit = self.begun(now, report);
             return;
         };
         limit.least_ns = limit.least_ns.min(report.queue_ns);
         if now.since_ns(limit.set_at) < step_ns(report) {
+            self.limit = Some(limit);
             return;
         }
         let queue_ns = std::mem::replace(&mut limit.least_ns, u64::MAX);
         let passed_ns = now.since_ns(std::mem::replace(&mut limit.set_at, now));
-        if limit.spares(passed_ns, queue_ns, report) {
-            self.foreign = Some(Foreign { queue_ns, until: now + FOREIGN_NS });
+        let mut excess_ns = self.excess_ns(report, queue_ns);
+        if limit.spares(passed_ns, excess_ns, report) {
+            let until = self.foreign.map_or(now + FOREIGN_NS, |foreign| foreign.until);
+            self.foreign = Some(Foreign { queue_ns, until });
+            excess_ns = self.excess_ns(report, queue_ns);
         }
-        if let Some(foreign) = &mut self.foreign {
-            foreign.queue_ns = foreign.queue_ns.min(queue_ns);
-        }
-        let excess_ns = self.excess_ns(report, queue_ns);
-        let is_given_up = self.is_given_up(report);
-        let mended = self.limit.map(|limit| limit.mended(excess_ns, report));
-        self.limit = mended.filter(|limit| !is_given_up && limit.rate < NO_LIMIT * limit.had);
+        let limit = limit.mended(excess_ns, report);
+        let is_kept = !self.is_given_up(report) && limit.rate < NO_LIMIT * limit.had;
+        self.limit = is_kept.then_some(limit);
     }
 
     /// Returns a limit, once too much has waited for a while.
@@ -152,7 +157,8 @@ impl Yielding {
         }
         let waits = self.waits.get_or_insert(Waits { since: now, rate: 0.0 });
         waits.rate = waits.rate.max(report.delivered_rate);
-        if now.since_ns(waits.since) < PATIENCE_STEPS.saturating_mul(step_ns(report)) {
+        let patience_ns = PATIENCE_STEPS.saturating_mul(step_ns(report)).min(PATIENCE_NS_MAX);
+        if now.since_ns(waits.since) < patience_ns {
             return None;
         }
         let Waits { rate, .. } = self.waits.take()?;
@@ -176,24 +182,23 @@ impl Yielding {
 }
 
 impl Limit {
-    /// Notes what this has spared the path in a time, in nanoseconds, at whose end so much waits. Returns true if that is far more than
-    /// there was to wait of this stream.
-    fn spares(&mut self, passed_ns: u64, queue_ns: u64, report: &LinkReport) -> bool {
-        let queue_ns = queue_ns as f64;
-        if queue_ns <= queue_max_ns(report) {
+    /// Notes what this has spared the path in a time, in nanoseconds, at whose end so much more waits of this stream than may. Returns true if that
+    /// is far more than there was to wait of it.
+    fn spares(&mut self, passed_ns: u64, excess_ns: f64, report: &LinkReport) -> bool {
+        if excess_ns <= 0.0 {
             (self.queue_ns, self.spared_ns) = (0.0, 0.0);
             return false;
         }
         if self.queue_ns == 0.0 {
             self.had = report.delivered_rate.max(HAD_BELIEVED * self.had);
         }
-        self.queue_ns = self.queue_ns.max(queue_ns);
+        self.queue_ns = self.queue_ns.max(excess_ns + queue_max_ns(report));
         let part = (1.0 - self.rate / self.had).max(0.0);
         self.spared_ns += part * passed_ns as f64;
         let is_in_vain = self.spared_ns > SPARED_QUEUES * self.queue_ns;
         if is_in_vain {
             self.had = report.delivered_rate.max(HAD_BELIEVED_IN_VAIN * self.had);
-            (self.queue_ns, self.spared_ns) = (queue_ns, 0.0);
+            (self.queue_ns, self.spared_ns) = (0.0, 0.0);
         }
         is_in_vain
     }

@@ -37,6 +37,8 @@ pub(super) const fn repairs(protocol: u8) -> bool {
 pub(crate) struct Repair {
     latest_ns: [u64; LATEST],
     next: usize,
+    /// The shortest of them, and after a move that of the path before, until another is measured.
+    least_ns: Option<u64>,
     is_far: bool,
     /// Of the latest packets, the bytes of those that their senders send again, and all.
     repaired: u64,
@@ -45,7 +47,14 @@ pub(crate) struct Repair {
 
 impl Default for Repair {
     fn default() -> Self {
-        Self { latest_ns: [u64::MAX; LATEST], next: 0, is_far: false, repaired: 0, bytes: 0 }
+        Self {
+            latest_ns: [u64::MAX; LATEST],
+            next: 0,
+            least_ns: None,
+            is_far: false,
+            repaired: 0,
+            bytes: 0,
+        }
     }
 }
 
@@ -54,13 +63,14 @@ impl Repair {
     pub(crate) fn measured(&mut self, rtt_ns: u64) {
         self.latest_ns[self.next] = rtt_ns;
         self.next = (self.next + 1) % LATEST;
-        let least_ns = self.least_rtt_ns().unwrap_or(rtt_ns);
+        let least_ns = self.latest_ns.iter().copied().min().unwrap_or(rtt_ns);
+        self.least_ns = Some(least_ns);
         self.is_far = least_ns >= if self.is_far { NEAR_NS } else { FAR_NS };
     }
 
     /// Returns the shortest of the latest round trips, in nanoseconds, if any was measured.
-    pub(crate) fn least_rtt_ns(&self) -> Option<u64> {
-        self.latest_ns.iter().copied().min().filter(|&least_ns| least_ns < u64::MAX)
+    pub(crate) const fn least_rtt_ns(&self) -> Option<u64> {
+        self.least_ns
     }
 
     /// The path to the peer may be another one.

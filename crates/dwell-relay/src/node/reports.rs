@@ -63,6 +63,7 @@ pub(crate) struct Reports {
     session_at: Instant,
     latest: Option<(Instant, Report)>,
     excused: Option<Excused>,
+    has_excused: bool,
     /// When the peer last reported a recent loss.
     lost_there_at: Option<Instant>,
     /// Datagrams that the peer got since then, by its reports.
@@ -75,8 +76,8 @@ pub(crate) struct Reports {
 struct Excused {
     /// What is reported until then was sent before.
     until: Instant,
-    /// All that was lost in the session, by the latest report until then.
-    lost: u64,
+    /// What was lost lately, by the latest report until then.
+    recent_lost: u64,
 }
 
 /// A path on which something was lost passes for one that loses some for so long.
@@ -99,7 +100,7 @@ impl Reports {
         (self.wanted_ns, self.arrived) = (None, None);
         self.reported_ms = 0;
         self.session_at = now;
-        self.excused = None;
+        (self.excused, self.has_excused) = (None, false);
     }
 
     /// A session ends: what is missing is not going to come.
@@ -141,21 +142,25 @@ impl Reports {
     pub(crate) fn recent_there(&self, now: Instant) -> Option<RecentLoss> {
         let (at, report) = self.latest.as_ref()?;
         let is_late = now.since_ns(*at) > WINDOW_NS;
-        RecentLoss::of(report.recent_sent, self.recent_lost(report)).filter(|_| !is_late)
+        RecentLoss::of(report.recent_sent, self.recent_lost(*at, report)).filter(|_| !is_late)
     }
 
-    /// Returns what was lost lately by a report, and is no doing of ours.
-    fn recent_lost(&self, report: &Report) -> u64 {
-        let excused = self.excused.map_or(0, |excused| excused.lost);
-        report.recent_lost.min(report.lost.saturating_sub(excused))
+    /// Returns what was lost lately by a report that comes then, and is no doing of ours: at least what is more than that was.
+    fn recent_lost(&self, at: Instant, report: &Report) -> u64 {
+        let excused = self.excused.filter(|excused| at < excused.until + WINDOW_NS);
+        report.recent_lost.saturating_sub(excused.map_or(0, |excused| excused.recent_lost))
     }
 
-    /// The rate of the link was found: what was lost before was more than it carries, and is reported a round trip later at most,
-    /// and once it is not missed any more but given up.
+    /// The rate of the link was found for the first time on this path: what was lost before was more than it carries. It is reported a round
+    /// trip later at most, and once it is not expected any more. Only once: what is found again and again is no beginning.
     pub(crate) fn excuse(&mut self, now: Instant, rtt_ns: u64) {
+        if self.has_excused {
+            return;
+        }
+        self.has_excused = true;
         let until = now + rtt_ns.saturating_add(LATE_NS).saturating_add(REPORT_NS);
-        let lost = self.latest.as_ref().map_or(0, |(_, report)| report.lost);
-        self.excused = Some(Excused { until, lost });
+        let recent_lost = self.latest.as_ref().map_or(0, |(_, report)| report.recent_lost);
+        self.excused = Some(Excused { until, recent_lost });
     }
 
     /// Returns true if the path to the peer loses some, as far as is known: little traffic loses nothing for
@@ -172,6 +177,7 @@ impl Reports {
     /// The path to the peer may be another one.
     pub(crate) fn moved(&mut self) {
         self.clean = 0;
+        (self.excused, self.has_excused) = (None, false);
     }
 
     /// Returns how often the peer's numbers jumped, over all sessions.
@@ -278,9 +284,9 @@ impl Reports {
             self.clean = self.clean.saturating_add(report.datagrams - before);
             self.latest = Some((now, *report));
             if let Some(excused) = self.excused.as_mut().filter(|excused| now < excused.until) {
-                excused.lost = report.lost;
+                excused.recent_lost = report.recent_lost;
             }
-            if self.recent_lost(report) > 0 {
+            if self.recent_lost(now, report) > 0 {
                 (self.lost_there_at, self.clean) = (Some(now), 0);
             }
         }
@@ -415,29 +421,41 @@ mod tests {
         assert!(reports.must_ask());
     }
 
+    /// A datagram comes each millisecond, but for half of them from second 1 to 2, and one in twenty from second 12 on. Returns what the other
+    /// end takes for lost lately, each tenth of a second.
+    fn lost_there(finds_at: &[u64]) -> Vec<u64> {
+        let (mut here, mut there) = (Reports::default(), Reports::default());
+        let rx = RxStatus::default();
+        here.begin_session(at_ms(0), &rx, (0, 0));
+        there.begin_session(at_ms(0), &rx, (0, 0));
+        let mut lost = Vec::new();
+        for ms in 1..20_000 {
+            let is_lost = match ms {
+                1_000..2_000 => ms % 2 == 0,
+                12_000.. => ms % 20 == 0,
+                _ => false,
+            };
+            if !is_lost {
+                here.came(at_ms(ms), at_ms(ms), ms);
+            }
+            if ms % 100 == 0 {
+                there.on_report(at_ms(ms + 150), &here.report(at_ms(ms), &rx, (0, 0)));
+                lost.push(there.recent_there(at_ms(ms + 150)).map_or(0, |recent| recent.lost));
+            }
+            if finds_at.contains(&ms) {
+                there.excuse(at_ms(ms), 300 * MILLI_NS);
+            }
+        }
+        lost
+    }
+
     #[test]
     fn what_was_lost_before_the_rate_was_known_says_nothing_of_the_path() {
-        let mut reports = Reports::default();
-        let reported = |datagrams, lost, recent_lost| Report {
-            datagrams,
-            lost,
-            highest_sequence: datagrams + lost,
-            recent_sent: 1_000,
-            recent_lost,
-            ..Report::default()
-        };
-        reports.on_report(at_ms(1_000), &reported(500, 400, 400));
-        assert_eq!(reports.recent_there(at_ms(1_000)).map(|recent| recent.lost), Some(400));
-        // The rest of it is reported a round trip later.
-        reports.excuse(at_ms(1_100), 300 * MILLI_NS);
-        assert!(reports.loses_there(at_ms(1_100)) && reports.clean() == 0);
-        reports.on_report(at_ms(1_500), &reported(700, 600, 600));
-        reports.on_report(at_ms(2_500), &reported(1_700, 600, 600));
-        assert_eq!(reports.recent_there(at_ms(2_500)).map(|recent| recent.lost), Some(0));
-        assert_eq!(reports.clean(), 1_200);
-        // What is lost later counts.
-        reports.on_report(at_ms(3_500), &reported(2_700, 610, 610));
-        assert_eq!(reports.recent_there(at_ms(3_500)).map(|recent| recent.lost), Some(10));
-        assert_eq!(reports.clean(), 0);
+        let [without, with] = [lost_there(&[]), lost_there(&[2_200])];
+        assert!(without[25] > 400 && without[60] > 400 && without[80] == 0, "{without:?}");
+        assert!(with[22..].iter().take(95).all(|&lost| lost == 0), "{with:?}");
+        // What is lost later counts as soon, and all of it: the rate was found before.
+        assert!(without[135] > 20 && with[120..] == without[120..], "{with:?}");
+        assert_eq!(with, lost_there(&[2_200, 6_000, 12_000, 14_000]));
     }
 }

@@ -399,7 +399,7 @@ fn a_flow_may_keep_waiting_for_as_long_as_is_granted() {
     assert!(dropped(18, 0) > 5 && dropped(22, 20) > 0);
 }
 
-/// Over a path of 400 ms as many drops as over one of 100 in a fourth of the time, and none for less than 20 ms.
+/// Over a path of 400 ms nothing is dropped for less than 20 ms, and once or twice in the first second for more.
 #[test]
 fn a_flow_is_told_to_slow_down_once_in_a_round_trip() {
     let dropped = |waits_ms: u64, round_trip_ms: u64| {
