@@ -158,13 +158,12 @@ impl Common {
         (after > limit.bytes.min(self.bytes_in_time(0))).then_some(DropReason::QueueBytes)
     }
 
-    /// The most bytes that may wait by the limit of time, if that is so much longer.
-    pub(super) fn bytes_in_time(&self, more_ns: u64) -> u64 {
+    /// The most bytes that may wait by the limit of time, if that is at least so long.
+    pub(super) fn bytes_in_time(&self, least_ns: u64) -> u64 {
         let limit = &self.config.limit;
         match self.config.rate {
             Some(rate) if limit.time_ns < u64::MAX => {
-                let time_ns = limit.time_ns.saturating_add(more_ns);
-                rate.bytes_in_ns(time_ns).max(limit.time_floor_bytes)
+                rate.bytes_in_ns(limit.time_ns.max(least_ns)).max(limit.time_floor_bytes)
             }
             _ => u64::MAX,
         }

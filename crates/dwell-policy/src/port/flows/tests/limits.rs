@@ -47,17 +47,17 @@ fn as_much_waits_as_the_link_sends_in_the_limit_of_time() {
 
 #[test]
 fn what_a_connection_sends_before_it_hears_of_it_may_wait_too() {
-    // 4 ms of 10 Mbit/s and a round trip of 16.
+    // 16 ms of 10 Mbit/s.
     let time_ns = 4 * MILLI_NS;
     let mut port = limited(QueueLimit { time_ns, ..QueueLimit::packets(10_000) });
     let rate = Some(Rate::from_mbps(10));
     let round_trip_ns = 16 * MILLI_NS;
     port.handle(at(0), Event::Link(LinkState { round_trip_ns, ..LinkState::of_rate(rate) }));
-    for id in 0..25 {
+    for id in 0..20 {
         arrive(&mut port, at(0), packet(id, 1, 1_000));
     }
     assert_eq!(dropped(&port), 0);
-    arrive(&mut port, at(0), packet(25, 1, 100));
+    arrive(&mut port, at(0), packet(20, 1, 100));
     assert_eq!(dropped(&port), 1);
 }
 
