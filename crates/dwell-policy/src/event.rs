@@ -89,7 +89,7 @@ pub struct LinkState {
     #[serde(default)]
     pub granted_ns: u64,
     /// The shortest time in which an answer comes back over the path, without queues, in nanoseconds; zero if it is not known. A connection
-    /// that is told to slow down does so no sooner, and what it sends meanwhile waits: more than [`LinkState::ROUND_TRIP_NS_MAX`] does not
+    /// that is notified slows down no sooner, and what it sends meanwhile waits: more than [`LinkState::ROUND_TRIP_NS_MAX`] does not
     /// count.
     #[serde(default)]
     pub round_trip_ns: u64,

@@ -199,7 +199,7 @@ impl Flows {
             return Some(DropReason::QueuePackets);
         }
         // A connection that begins sends for a round trip twice what the link carries before it hears of it. All that is no delay for
-        // other flows, and who makes it stand is told to slow down.
+        // other flows, and who makes it stand is slowed down.
         let bytes_max = common.bytes_in_time(common.round_trip_ns());
         let is_late = self.sent.shrink(self.lanes.bytes()) > bytes_max;
         let is_one = self.lanes.packets() == 1;

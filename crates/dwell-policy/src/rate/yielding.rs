@@ -19,12 +19,12 @@ const GROWTH_MAX: f64 = 0.05;
 const LEAST_PART: f64 = 0.75;
 /// The part of it that is believed when something waits again: the path may have become slower.
 const HAD_BELIEVED: f64 = 0.98;
+/// The same once to have less was of no use.
+const HAD_BELIEVED_IN_VAIN: f64 = 0.9;
 /// A limit of so many times what it had limits nothing.
 const NO_LIMIT: f64 = 2.0;
 /// It rises to no more than so many times that while there is too little to send: nothing shows that the path carries more.
 const UNTRIED: f64 = 1.25;
-/// The same once that much less was of no use.
-const HAD_BELIEVED_IN_VAIN: f64 = 0.9;
 /// Too much has to wait for so many round trips before there is a limit: a path that stood still for a moment is no slow one.
 const PATIENCE_STEPS: u64 = 2;
 /// But for no longer than this, in nanoseconds: where the queue is longest the small ones are heard of least often.

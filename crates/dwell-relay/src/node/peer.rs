@@ -356,8 +356,7 @@ impl Peer {
         }
     }
 
-    /// True if the port does not become empty, so that the configured scheme could
-    /// not begin.
+    /// True if the port does not become empty, so that the configured scheme could not begin.
     pub(crate) fn gives_up_scheme(&mut self, now: Instant) -> bool {
         let Some(since) = &mut self.old_scheme else { return false };
         now >= *since.get_or_insert(now) + OLD_SCHEME_NS
@@ -416,10 +415,9 @@ impl Peer {
             bytes: report.bytes.saturating_add(headers),
             refused_at: self.pacer.blocked_at(),
         };
-        let was_found = self.bottleneck.found().is_some();
         self.bottleneck.on_report(now, &link_report);
         let found = self.bottleneck.found();
-        if found.is_some() && !was_found {
+        if found.is_some() && self.pacer.found().is_none() {
             self.reports.excuse(now, self.rtt_ns.unwrap_or(0));
         }
         self.pacer.set_found(found);

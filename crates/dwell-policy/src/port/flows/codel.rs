@@ -17,7 +17,7 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// Returns what is granted over a path with this round trip: who is told to slow down does so that much later, and would be told
+    /// Returns what is granted over a path with this round trip: who is notified slows down that much later, and would be notified
     /// again and again meanwhile. So the interval is no shorter than that, and the target the same part of it (RFC 8289, sections 4.2
     /// and 4.3).
     pub(super) fn over(self, round_trip_ns: u64) -> Self {
