@@ -29,6 +29,10 @@ const UNTRIED: f64 = 1.25;
 const PATIENCE_STEPS: u64 = 2;
 /// But for no longer than this, in nanoseconds: where the queue is longest the small ones are heard of least often.
 const PATIENCE_NS_MAX: u64 = SECOND_NS / 2;
+/// What waits when a limit begins leaves the queue while the stream has this part of its rate. Its link is not idle meanwhile.
+const DRAIN_PART: f64 = 0.5;
+/// At most so much of it: more is no router's queue.
+const DRAINED_NS_MAX: f64 = 0.25 * SECOND_NS as f64;
 /// Once it has spared so many times the queue that there was, what still waits is not its doing.
 const SPARED_QUEUES: f64 = 3.0;
 /// If that is so many times what may wait, the stream does as if nobody were there, ...
@@ -40,8 +44,8 @@ const FOREIGN_NS: u64 = 10 * SECOND_NS;
 ///
 /// Routers have one queue for all. BBR keeps as much in it as a round trip carries, cubic all that there is room for, and each
 /// small answer waits behind that. While there are small streams over the same path, a large one is paced to what the path delivers of
-/// it: a little less while more waits than a quarter of a round trip, else a little more. So it loses nothing of the link, and the small
-/// ones next to none of their time. It is what LEDBAT does for the sake of everybody (RFC 6817), with a queue in proportion to the path,
+/// it: at half of that for as long as what waits needs to leave the queue, and then a little less while more waits than a quarter of a
+/// round trip, else a little more. So it loses nothing of the link, and the small ones next to none of their time. It is what LEDBAT does for the sake of everybody (RFC 6817), with a queue in proportion to the path,
 /// and for the sake of the streams of two proxies only: what goes on waiting though this stream has less is due to others, to whom
 /// it would lose, or to machines that are late.
 ///
@@ -56,11 +60,17 @@ const FOREIGN_NS: u64 = 10 * SECOND_NS;
 ///     queue_ns: 13_000_000,
 ///     ..LinkReport::default()
 /// };
-/// // 8 ms too much in a queue, for two round trips, are a tenth of four.
-/// assert_eq!(yielding.limit(Instant::ZERO, &report, true), None);
-/// let later = Instant::from_ns(66_000_000);
-/// assert_eq!(yielding.limit(later, &report, true), Some(0.9e6));
-/// assert_eq!(yielding.limit(later, &report, false), None);
+/// let at = |ms: u64| Instant::from_ns(ms * 1_000_000);
+/// let mut limit = |ms, is_due| yielding.limit(at(ms), &report, is_due);
+/// // 8 ms too much in a queue, for two round trips: they leave it in 16 at half the rate.
+/// assert_eq!(limit(0, false), None);
+/// assert_eq!(limit(66, false), None);
+/// assert_eq!(limit(67, true), Some(0.5e6));
+/// assert_eq!(limit(82, true), Some(0.5e6));
+/// assert_eq!(limit(83, true), Some(1e6));
+/// // They are there still after a round trip: 8 ms are a tenth of four.
+/// assert_eq!(limit(116, true), Some(0.9e6));
+/// assert_eq!(limit(116, false), None);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Yielding {
@@ -74,8 +84,9 @@ pub struct Yielding {
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     since: Instant,
-    /// The most that was delivered, in bytes a second.
-    rate: f64,
+    /// The most that was delivered lately, in bytes a second: in the present time of [`patience_ns`] and the one before it.
+    rates: [f64; 2],
+    turned_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +96,8 @@ struct Limit {
     /// What the stream had without it, in bytes a second.
     had: f64,
     set_at: Instant,
+    /// What had waited when it began leaves the queue until then.
+    drained_at: Option<Instant>,
     /// The shortest queue in the reports since then, in nanoseconds: what stands is in all of them.
     least_ns: u64,
     /// The longest queue since it is too long, and what the stream has spared the path since then; zero while it is not. In
@@ -113,23 +126,30 @@ impl Yielding {
     pub fn limit(&mut self, now: Instant, report: &LinkReport, is_due: bool) -> Option<f64> {
         let delivered = report.delivered_rate;
         if !is_due {
-            // What is others' doing is remembered for its time: there may be small streams again in a moment.
-            (self.waits, self.limit) = (None, None);
-        } else if delivered.is_finite() && delivered > 0.0 {
-            self.step(now, report);
+            // What is others' doing is remembered for its time: there may be small streams again in a moment. And that something waits
+            // is known when they come.
+            self.limit = None;
+        }
+        if delivered.is_finite() && delivered > 0.0 {
+            self.step(now, report, is_due);
         }
         self.limit.map(|limit| limit.rate)
     }
 
-    fn step(&mut self, now: Instant, report: &LinkReport) {
+    fn step(&mut self, now: Instant, report: &LinkReport, is_due: bool) {
         self.foreign = self.foreign.filter(|foreign| now < foreign.until);
         if let Some(foreign) = &mut self.foreign {
             foreign.queue_ns = foreign.queue_ns.min(report.queue_ns);
         }
         let Some(mut limit) = self.limit else {
-            self.limit = self.begun(now, report);
+            let waits = self.waited(now, report);
+            self.limit = waits.filter(|_| is_due).map(|waits| self.begun(now, report, waits));
             return;
         };
+        if let Some(at) = limit.drained_at {
+            self.limit = Some(if now < at { limit } else { limit.drained(now) });
+            return;
+        }
         limit.least_ns = limit.least_ns.min(report.queue_ns);
         if now.since_ns(limit.set_at) < step_ns(report) {
             self.limit = Some(limit);
@@ -148,24 +168,37 @@ impl Yielding {
         self.limit = is_kept.then_some(limit);
     }
 
-    /// Returns a limit, once too much has waited for a while.
-    fn begun(&mut self, now: Instant, report: &LinkReport) -> Option<Limit> {
-        let excess_ns = self.excess_ns(report, report.queue_ns);
-        if excess_ns <= 0.0 || self.is_given_up(report) {
+    /// Returns what was seen of a queue that is too long, once that was so for a while.
+    fn waited(&mut self, now: Instant, report: &LinkReport) -> Option<Waits> {
+        if self.excess_ns(report, report.queue_ns) <= 0.0 || self.is_given_up(report) {
             self.waits = None;
             return None;
         }
-        let waits = self.waits.get_or_insert(Waits { since: now, rate: 0.0 });
-        waits.rate = waits.rate.max(report.delivered_rate);
-        let patience_ns = PATIENCE_STEPS.saturating_mul(step_ns(report)).min(PATIENCE_NS_MAX);
-        if now.since_ns(waits.since) < patience_ns {
-            return None;
+        let none = Waits { since: now, rates: [0.0; 2], turned_at: now };
+        let waits = self.waits.get_or_insert(none);
+        let patience_ns = patience_ns(report);
+        if now.since_ns(waits.turned_at) >= patience_ns {
+            (waits.rates, waits.turned_at) = ([0.0, waits.rates[0]], now);
         }
-        let Waits { rate, .. } = self.waits.take()?;
-        let queue_ns = report.queue_ns as f64;
-        let limit =
-            Limit { rate, had: rate, set_at: now, least_ns: u64::MAX, queue_ns, spared_ns: 0.0 };
-        Some(limit.mended(excess_ns, report))
+        waits.rates[0] = waits.rates[0].max(report.delivered_rate);
+        (now.since_ns(waits.since) >= patience_ns).then_some(*waits)
+    }
+
+    /// Returns a limit after so much of that.
+    fn begun(&mut self, now: Instant, report: &LinkReport, waits: Waits) -> Limit {
+        self.waits = None;
+        let had = waits.rates[0].max(waits.rates[1]);
+        let excess_ns = self.excess_ns(report, report.queue_ns).min(DRAINED_NS_MAX);
+        let drained_at = Some(now + (excess_ns / (1.0 - DRAIN_PART)) as u64);
+        Limit {
+            rate: DRAIN_PART * had,
+            had,
+            set_at: now,
+            drained_at,
+            least_ns: u64::MAX,
+            queue_ns: report.queue_ns as f64,
+            spared_ns: 0.0,
+        }
     }
 
     /// Returns by how much more waits of this stream than may, in nanoseconds.
@@ -182,6 +215,13 @@ impl Yielding {
 }
 
 impl Limit {
+    /// What had waited has left the queue, which is seen a round trip later.
+    fn drained(mut self, now: Instant) -> Self {
+        self.spared_ns += (1.0 - DRAIN_PART) * now.since_ns(self.set_at) as f64;
+        (self.rate, self.set_at, self.drained_at) = (self.had, now, None);
+        self
+    }
+
     /// Notes what this has spared the path in a time, in nanoseconds, at whose end so much more waits of this stream than may. Returns true if that
     /// is far more than there was to wait of it.
     fn spares(&mut self, passed_ns: u64, excess_ns: f64, report: &LinkReport) -> bool {
@@ -225,6 +265,11 @@ impl Limit {
 /// Returns how long may wait in the path's queue, in nanoseconds.
 fn queue_max_ns(report: &LinkReport) -> f64 {
     (QUEUE_PART * report.round_trip_ns as f64).max(QUEUE_NS_MIN)
+}
+
+/// Returns for how long too much has to wait before there is a limit, in nanoseconds.
+fn patience_ns(report: &LinkReport) -> u64 {
+    PATIENCE_STEPS.saturating_mul(step_ns(report)).min(PATIENCE_NS_MAX)
 }
 
 /// Returns after which time it is seen what a limit has brought, in nanoseconds.

@@ -127,13 +127,15 @@ fn nobody_yields_to_a_queue_that_is_of_others() {
     let mut yielding = Yielding::default();
     path.foreign_bytes = 2e6 * 0.05;
     let limited = |path: &mut Path, yielding: &mut Yielding, ms: u32| {
-        let mut count = 0;
+        let (mut count, mut spared_ms) = (0, 0.0);
         for _ in 0..ms {
             let report = path.passes();
             path.limit = yielding.limit(path.now, &report, true);
             count += u32::from(path.limit.is_some());
-            assert!(path.limit.is_none_or(|limit| limit >= 0.7 * 2e6), "{:?}", path.limit);
+            spared_ms += path.limit.map_or(0.0, |limit| (1.0 - limit / 2e6).max(0.0));
+            assert!(path.limit.is_none_or(|limit| limit >= DRAIN_PART * 2e6), "{:?}", path.limit);
         }
+        assert!(spared_ms < 0.04 * f64::from(ms), "{spared_ms}");
         count
     };
     // Half a second or one, and again after ten.
@@ -239,7 +241,23 @@ fn a_path_that_stood_still_is_no_slow_one() {
         assert_eq!(yielding.limit(at(ms), report, true), None);
     }
     let limit = (100..400).find_map(|ms| yielding.limit(at(ms), &usual, true)).unwrap();
-    assert!(limit > 2e6, "{limit}");
+    assert_eq!(limit, DRAIN_PART * 2.5e6);
+}
+
+#[test]
+fn what_waits_when_small_streams_come_is_gone_soon_without_idling() {
+    for queue_ms in [20, 60, 100] {
+        let mut path = Path::new(2.5e6, 20);
+        path.window_bytes = 2.5e3 * f64::from(20 + queue_ms);
+        let mut yielding = Yielding::default();
+        for _ in 0..1_000 {
+            let report = path.passes();
+            assert_eq!(yielding.limit(path.now, &report, false), None);
+        }
+        let (_, used) = path.runs(&mut yielding, 2 * queue_ms + 20);
+        let waits_ms = path.queue_bytes / 2.5e3;
+        assert!(waits_ms < 10.0 && used > 0.97, "{queue_ms}: {waits_ms}, {used}");
+    }
 }
 
 #[test]
