@@ -12,17 +12,15 @@ const QUEUE_NS_MIN: f64 = 5.0 * MILLI_NS as f64;
 /// What is wrong with the queue is to be mended in so many round trips: by less than that it would swing, as what is done is seen a
 /// round trip later.
 const MENDED_ROUND_TRIPS: f64 = 4.0;
-/// The most that is taken off the rate of the path, and added to it, in each round trip.
-const CUT_MAX: f64 = 0.15;
+/// The most that is taken off the rate of the path, and added to it.
+const CUT_MAX: f64 = 0.25;
 const GROWTH_MAX: f64 = 0.05;
-/// It is never limited to less than this part of what it had when too much began to wait.
-const LEAST_PART: f64 = 0.75;
-/// The part of it that is believed when something waits again: the path may have become slower.
+/// The part of what it had that is believed when something waits again: the path may have become slower.
 const HAD_BELIEVED: f64 = 0.98;
-/// The same once to have less was of no use.
+/// The same once to have less was of no use, ...
 const HAD_BELIEVED_IN_VAIN: f64 = 0.9;
-/// A limit of so many times what it had limits nothing.
-const NO_LIMIT: f64 = 2.0;
+/// ... if at least this part of the limit arrived. Otherwise it is no limit.
+const REACHED_PART: f64 = 0.9;
 /// It rises to no more than so many times that while there is too little to send: nothing shows that the path carries more.
 const UNTRIED: f64 = 1.25;
 /// Too much has to wait for so many round trips before there is a limit: a path that stood still for a moment is no slow one.
@@ -35,7 +33,9 @@ const DRAIN_PART: f64 = 0.5;
 const DRAINED_NS_MAX: f64 = 0.25 * SECOND_NS as f64;
 /// Once it has spared so many times the queue that there was, what still waits is not its doing.
 const SPARED_QUEUES: f64 = 3.0;
-/// If that is so many times what may wait, the stream does as if nobody were there, ...
+/// But if it has fallen to this part meanwhile, it begins to count again.
+const FALLEN_PART: f64 = 0.5;
+/// If what is left is so many times what may wait, the stream does as if nobody were there, ...
 const GIVEN_UP_QUEUES: f64 = 6.0;
 /// ... and believes it for so long.
 const FOREIGN_NS: u64 = 10 * SECOND_NS;
@@ -45,9 +45,9 @@ const FOREIGN_NS: u64 = 10 * SECOND_NS;
 /// Routers have one queue for all. BBR keeps as much in it as a round trip carries, cubic all that there is room for, and each
 /// small answer waits behind that. While there are small streams over the same path, a large one is paced to what the path delivers of
 /// it: at half of that for as long as what waits needs to leave the queue, and then a little less while more waits than a quarter of a
-/// round trip, else a little more. So it loses nothing of the link, and the small ones next to none of their time. It is what LEDBAT does for the sake of everybody (RFC 6817), with a queue in proportion to the path,
-/// and for the sake of the streams of two proxies only: what goes on waiting though this stream has less is due to others, to whom
-/// it would lose, or to machines that are late.
+/// round trip, else a little more. So it loses nothing of the link, and the small ones next to none of their time. It is what LEDBAT
+/// does for the sake of everybody (RFC 6817), with a queue in proportion to the path, and for the sake of the streams of two proxies
+/// only: what goes on waiting though this stream has less is due to others, to whom it would lose, or to machines that are late.
 ///
 /// ```
 /// use dwell_base::Instant;
@@ -163,9 +163,7 @@ impl Yielding {
             self.foreign = Some(Foreign { queue_ns, until });
             excess_ns = self.excess_ns(report, queue_ns);
         }
-        let limit = limit.mended(excess_ns, report);
-        let is_kept = !self.is_given_up(report) && limit.rate < NO_LIMIT * limit.had;
-        self.limit = is_kept.then_some(limit);
+        self.limit = (!self.is_given_up(report)).then(|| limit.mended(excess_ns, report));
     }
 
     /// Returns what was seen of a queue that is too long, once that was so for a while.
@@ -222,8 +220,8 @@ impl Limit {
         self
     }
 
-    /// Notes what this has spared the path in a time, in nanoseconds, at whose end so much more waits of this stream than may. Returns true if that
-    /// is far more than there was to wait of it.
+    /// Notes what this has spared the path in a time, in nanoseconds, at whose end so much more waits of this stream than may. Returns true
+    /// if that is far more than there was to wait of it.
     fn spares(&mut self, passed_ns: u64, excess_ns: f64, report: &LinkReport) -> bool {
         if excess_ns <= 0.0 {
             (self.queue_ns, self.spared_ns) = (0.0, 0.0);
@@ -232,12 +230,20 @@ impl Limit {
         if self.queue_ns == 0.0 {
             self.had = report.delivered_rate.max(HAD_BELIEVED * self.had);
         }
-        self.queue_ns = self.queue_ns.max(excess_ns + queue_max_ns(report));
+        let queue_ns = excess_ns + queue_max_ns(report);
+        if queue_ns < FALLEN_PART * self.queue_ns {
+            // That was not in vain.
+            (self.queue_ns, self.spared_ns) = (queue_ns, 0.0);
+        }
+        self.queue_ns = self.queue_ns.max(queue_ns);
         let part = (1.0 - self.rate / self.had).max(0.0);
         self.spared_ns += part * passed_ns as f64;
         let is_in_vain = self.spared_ns > SPARED_QUEUES * self.queue_ns;
         if is_in_vain {
-            self.had = report.delivered_rate.max(HAD_BELIEVED_IN_VAIN * self.had);
+            // Who has less than may be sent has all that the path carries of it.
+            let is_limited = report.delivered_rate > REACHED_PART * self.rate;
+            let believed = if is_limited { HAD_BELIEVED_IN_VAIN * self.had } else { 0.0 };
+            self.had = report.delivered_rate.max(believed);
             (self.queue_ns, self.spared_ns) = (0.0, 0.0);
         }
         is_in_vain
@@ -247,17 +253,13 @@ impl Limit {
     fn mended(mut self, excess_ns: f64, report: &LinkReport) -> Self {
         let round_trips = MENDED_ROUND_TRIPS * (report.round_trip_ns as f64).max(QUEUE_NS_MIN);
         let change = (-excess_ns / round_trips).clamp(-CUT_MAX, GROWTH_MAX);
-        // While something waits, the path carries what it can, and that is what arrives. (TCP whose window is far more than that has
-        // never enough to send, and says that it is the least.)
-        self.rate = match (excess_ns > 0.0, report.is_least) {
-            (true, _) => report.delivered_rate * (1.0 + change),
-            (false, true) => {
-                let tried = self.had.max(report.delivered_rate);
-                (self.rate * (1.0 + change)).min(UNTRIED * tried).max(self.rate)
-            }
-            (false, false) => self.rate.max(report.delivered_rate) * (1.0 + change),
+        self.had = self.had.max(report.delivered_rate);
+        // What arrives while it is limited says nothing of less than that. (TCP whose window is far more than what there is to send has
+        // never enough, and says that it is the least.)
+        self.rate = match excess_ns <= 0.0 && report.is_least {
+            true => (self.rate * (1.0 + change)).min(UNTRIED * self.had).max(self.rate),
+            false => self.had * (1.0 + change),
         };
-        self.rate = self.rate.max(LEAST_PART * self.had);
         self
     }
 }
