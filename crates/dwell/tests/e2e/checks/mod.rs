@@ -163,6 +163,7 @@ pub(crate) const ALL: &[Check] = &[
     ("after_address_with_psk", |lab| faults::survives(lab, Fault::Address, false)),
     ("operators_commands", life::commands),
     ("proxies_carry_curl", proxy::curl),
+    ("a_large_stream_of_proxies_leaves_room_to_small_ones", proxy::pace),
     ("proxies_carry_rsync", proxy::rsync),
     ("proxies_carry_redis", proxy::redis),
     ("proxies_carry_postgresql", proxy::postgres),

@@ -35,7 +35,17 @@ struct Proxies {
 impl Proxies {
     /// With a listener for each of these ports of the server, one for SOCKS, and `more`.
     fn start(lab: &mut Lab, mbps: u64, ports: &[u16], more: &[&str]) -> anyhow::Result<Self> {
-        let pair = pair(lab, PairSpec::thin(Rate::from_mbps(mbps), 0))?;
+        Self::start_over(lab, PairSpec::thin(Rate::from_mbps(mbps), 0), ports, more)
+    }
+
+    /// The same over this link.
+    fn start_over(
+        lab: &mut Lab,
+        link: PairSpec,
+        ports: &[u16],
+        more: &[&str],
+    ) -> anyhow::Result<Self> {
+        let pair = pair(lab, link)?;
         let directory = lab.directory();
         let psk = directory.join("proxy.psk");
         let made = Command::new(DWELL).args(["genpsk", "--out"]).arg(&psk).status()?;
@@ -174,6 +184,51 @@ pub(super) fn curl(lab: &mut Lab) -> anyhow::Result<()> {
     let [_, egress] = site.stop()?;
     // The noise does not get smaller, the text does.
     ensure!(egress.tx.link_bytes < 10_000_000, "{egress:#?}");
+    Ok(())
+}
+
+/// A download behind a router is paced while there are small ones beside it, and no longer.
+pub(super) fn pace(lab: &mut Lab) -> anyhow::Result<()> {
+    require(&["nginx", "curl", "ss"])?;
+    let link = PairSpec::routed(Rate::from_mbps(10)).with_delay_ns(10_000_000);
+    let site = Proxies::start_over(lab, link, &[8080], &[])?;
+    let (root, directory) = (site.directory.join("web"), site.directory.display());
+    fs::create_dir_all(&root)?;
+    fs::write(root.join("large"), corpus::incompressible(15_000_000, 1))?;
+    fs::write(root.join("small"), corpus::text(1_000, 1))?;
+    let config = site.directory.join("nginx.conf");
+    let text = format!(
+        "user root root;\ndaemon off;\nmaster_process off;\npid {directory}/nginx.pid;\n\
+         events {{ worker_connections 256; }}\nhttp {{ access_log off;\n\
+         server {{ listen 8080; root {directory}/web; }} }}\n"
+    );
+    fs::write(&config, text)?;
+    let mut command = site.pair.server.command(find("nginx").unwrap_or_default());
+    command.arg("-p").arg(&site.directory).arg("-c").arg(&config);
+    let _nginx = site.serve(command, 8080)?;
+    let fetch = |file: &str| {
+        let mut command = site.pair.client.command("curl");
+        command.args(["-sS", "--fail", "--max-time", "60", "-o", "/dev/null"]);
+        command.arg(format!("http://{INGRESS}:8080/{file}")).stdin(Stdio::null());
+        command
+    };
+    // `ss` prints the limit behind the rate, if there is one.
+    let is_paced = || -> anyhow::Result<bool> {
+        let mut command = site.pair.egress.command("ss");
+        let sockets = succeeds(command.args(["-tinH", "sport", "=", ":7734"]))?;
+        let mut rates = sockets.split("pacing_rate ").skip(1);
+        Ok(rates.any(|rate| rate.split_whitespace().next().is_some_and(|it| it.contains('/'))))
+    };
+    let mut large = Process::spawn(&mut fetch("large"))?;
+    wait_until("the download is paced", || {
+        succeeds(&mut fetch("small"))?;
+        is_paced()
+    })?;
+    wait_until("it is paced no longer", || Ok(!is_paced()?))?;
+    ensure!(large.try_wait()?.is_none(), "it was over before that");
+    let exit = large.wait_timeout(Duration::from_secs(60))?;
+    ensure!(exit.is_some_and(|exit| exit.success()), "curl ended with {exit:?}");
+    site.stop()?;
     Ok(())
 }
 
