@@ -15,6 +15,13 @@ const MENDED_ROUND_TRIPS: f64 = 4.0;
 /// The most that is taken off the rate of the path, and added to it.
 const CUT_MAX: f64 = 0.25;
 const GROWTH_MAX: f64 = 0.05;
+/// If nothing waits and all of the limit arrives, step after step, the path is faster than it was: then this is added to that in each,
+/// up to so much.
+const GROWTH_STEP: f64 = 0.025;
+const GROWTH_FREE_MAX: f64 = 0.25;
+/// That is so if less than a part of what may wait does so, beyond this many steps.
+const QUEUE_FREE_PART: f64 = 0.75;
+const FREE_STEPS: u32 = 3;
 /// The part of what it had that is believed when something waits again: the path may have become slower.
 const HAD_BELIEVED: f64 = 0.98;
 /// The same once to have less was of no use, ...
@@ -27,14 +34,22 @@ const UNTRIED: f64 = 1.25;
 const PATIENCE_STEPS: u64 = 2;
 /// But for no longer than this, in nanoseconds: where the queue is longest the small ones are heard of least often.
 const PATIENCE_NS_MAX: u64 = SECOND_NS / 2;
-/// What waits when a limit begins leaves the queue while the stream has this part of its rate. Its link is not idle meanwhile.
+/// What waits when a limit begins leaves the queue while the stream has this part of its rate, and with that the link is not idle.
 const DRAIN_PART: f64 = 0.5;
 /// At most so much of it: more is no router's queue.
 const DRAINED_NS_MAX: f64 = 0.25 * SECOND_NS as f64;
+/// It is more than that part where it would be over before the next report, which comes when TCP has taken about so many bytes.
+const REPORTED_BYTES: f64 = (16 << 10) as f64;
 /// Once it has spared so many times the queue that there was, what still waits is not its doing.
 const SPARED_QUEUES: f64 = 3.0;
 /// But if it has fallen to this part meanwhile, it begins to count again.
 const FALLEN_PART: f64 = 0.5;
+/// And first, once it has spared so many times that, it is the path that is taken to be slower than it was, ...
+const DOUBTED_QUEUES: f64 = 2.0;
+/// ... down to this part.
+const DOUBTED_PART: f64 = 0.75;
+/// Without a report for more than so many steps the stream did not send, and spared nothing.
+const SPARED_STEPS_MAX: u64 = 4;
 /// If what is left is so many times what may wait, the stream does as if nobody were there, ...
 const GIVEN_UP_QUEUES: f64 = 6.0;
 /// ... and believes it for so long.
@@ -55,7 +70,7 @@ const FOREIGN_NS: u64 = 10 * SECOND_NS;
 ///
 /// let mut yielding = Yielding::default();
 /// let report = LinkReport {
-///     delivered_rate: 1e6,
+///     delivered_rate: 10e6,
 ///     round_trip_ns: 20_000_000,
 ///     queue_ns: 13_000_000,
 ///     ..LinkReport::default()
@@ -65,11 +80,11 @@ const FOREIGN_NS: u64 = 10 * SECOND_NS;
 /// // 8 ms too much in a queue, for two round trips: they leave it in 16 at half the rate.
 /// assert_eq!(limit(0, false), None);
 /// assert_eq!(limit(66, false), None);
-/// assert_eq!(limit(67, true), Some(0.5e6));
-/// assert_eq!(limit(82, true), Some(0.5e6));
-/// assert_eq!(limit(83, true), Some(1e6));
+/// assert_eq!(limit(67, true), Some(5e6));
+/// assert_eq!(limit(82, true), Some(5e6));
+/// assert_eq!(limit(83, true), Some(10e6));
 /// // They are there still after a round trip: 8 ms are a tenth of four.
-/// assert_eq!(limit(116, true), Some(0.9e6));
+/// assert_eq!(limit(116, true), Some(9e6));
 /// assert_eq!(limit(116, false), None);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +92,8 @@ pub struct Yielding {
     /// Too much waits, and there is no limit yet.
     waits: Option<Waits>,
     limit: Option<Limit>,
+    /// What the latest limit had spared when it ended, and when: small streams come and go, and what waits stays whose it is.
+    before: Option<(Instant, Spared)>,
     foreign: Option<Foreign>,
 }
 
@@ -100,10 +117,20 @@ struct Limit {
     drained_at: Option<Instant>,
     /// The shortest queue in the reports since then, in nanoseconds: what stands is in all of them.
     least_ns: u64,
-    /// The longest queue since it is too long, and what the stream has spared the path since then; zero while it is not. In
-    /// nanoseconds of the path.
+    /// The steps without a queue, one after the other, in which all of it arrived.
+    free_steps: u32,
+    spared: Spared,
+}
+
+/// What a stream has spared the path since too much waits; zero while it does not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spared {
+    /// The longest queue since then, in nanoseconds.
     queue_ns: f64,
-    spared_ns: f64,
+    /// In nanoseconds of the path.
+    ns: f64,
+    /// What the path carries was doubted.
+    is_doubted: bool,
 }
 
 /// A queue that is not this stream's doing.
@@ -116,19 +143,20 @@ struct Foreign {
 impl Yielding {
     /// Of a stream that is not limited yet.
     pub const fn new() -> Self {
-        Self { waits: None, limit: None, foreign: None }
+        Self { waits: None, limit: None, before: None, foreign: None }
     }
 
     /// Learns from a report, and returns the rate to which the stream had better be paced, in bytes a second, if it had better be.
     /// `is_due` says whether it goes on and on, and streams share the path that send a little at a time.
     ///
-    /// It is called for each report, about every millisecond, with times that do not go back. A report without a rate changes nothing.
+    /// It is called for each report, with times that do not go back. A report without a rate says nothing of the path.
     pub fn limit(&mut self, now: Instant, report: &LinkReport, is_due: bool) -> Option<f64> {
         let delivered = report.delivered_rate;
         if !is_due {
             // What is others' doing is remembered for its time: there may be small streams again in a moment. And that something waits
             // is known when they come.
-            self.limit = None;
+            let ended = self.limit.take().map(|limit| (now, limit.spared));
+            self.before = ended.or(self.before);
         }
         if delivered.is_finite() && delivered > 0.0 {
             self.step(now, report, is_due);
@@ -147,7 +175,7 @@ impl Yielding {
             return;
         };
         if let Some(at) = limit.drained_at {
-            self.limit = Some(if now < at { limit } else { limit.drained(now) });
+            self.limit = Some(if now < at { limit } else { limit.drained(now, at) });
             return;
         }
         limit.least_ns = limit.least_ns.min(report.queue_ns);
@@ -186,17 +214,16 @@ impl Yielding {
     fn begun(&mut self, now: Instant, report: &LinkReport, waits: Waits) -> Limit {
         self.waits = None;
         let had = waits.rates[0].max(waits.rates[1]);
-        let excess_ns = self.excess_ns(report, report.queue_ns).min(DRAINED_NS_MAX);
-        let drained_at = Some(now + (excess_ns / (1.0 - DRAIN_PART)) as u64);
-        Limit {
-            rate: DRAIN_PART * had,
-            had,
-            set_at: now,
-            drained_at,
-            least_ns: u64::MAX,
-            queue_ns: report.queue_ns as f64,
-            spared_ns: 0.0,
-        }
+        let excess_ns = self.excess_ns(report, report.queue_ns);
+        let before = self.before.take().filter(|(at, _)| now.since_ns(*at) < FOREIGN_NS);
+        let mut spared = before.map_or(Spared::default(), |(_, spared)| spared);
+        spared.queue_ns = spared.queue_ns.max(excess_ns + queue_max_ns(report));
+        let drained_ns = excess_ns.min(DRAINED_NS_MAX);
+        let report_ns = REPORTED_BYTES / (DRAIN_PART * had) * SECOND_NS as f64;
+        let takes_ns = (drained_ns / (1.0 - DRAIN_PART)).max(report_ns);
+        let rate = had * (1.0 - drained_ns / takes_ns);
+        let drained_at = Some(now + takes_ns as u64);
+        Limit { rate, had, set_at: now, drained_at, least_ns: u64::MAX, free_steps: 0, spared }
     }
 
     /// Returns by how much more waits of this stream than may, in nanoseconds.
@@ -213,9 +240,9 @@ impl Yielding {
 }
 
 impl Limit {
-    /// What had waited has left the queue, which is seen a round trip later.
-    fn drained(mut self, now: Instant) -> Self {
-        self.spared_ns += (1.0 - DRAIN_PART) * now.since_ns(self.set_at) as f64;
+    /// What had waited has left the queue since `at`, which is seen a round trip later.
+    fn drained(mut self, now: Instant, at: Instant) -> Self {
+        self.spared.ns += (1.0 - self.rate / self.had) * at.since_ns(self.set_at) as f64;
         (self.rate, self.set_at, self.drained_at) = (self.had, now, None);
         self
     }
@@ -224,38 +251,53 @@ impl Limit {
     /// if that is far more than there was to wait of it.
     fn spares(&mut self, passed_ns: u64, excess_ns: f64, report: &LinkReport) -> bool {
         if excess_ns <= 0.0 {
-            (self.queue_ns, self.spared_ns) = (0.0, 0.0);
+            self.spared = Spared::default();
             return false;
         }
-        if self.queue_ns == 0.0 {
+        let spared = &mut self.spared;
+        if spared.queue_ns == 0.0 {
             self.had = report.delivered_rate.max(HAD_BELIEVED * self.had);
         }
         let queue_ns = excess_ns + queue_max_ns(report);
-        if queue_ns < FALLEN_PART * self.queue_ns {
+        if queue_ns < FALLEN_PART * spared.queue_ns {
             // That was not in vain.
-            (self.queue_ns, self.spared_ns) = (queue_ns, 0.0);
+            *spared = Spared { queue_ns, ..Spared::default() };
         }
-        self.queue_ns = self.queue_ns.max(queue_ns);
+        spared.queue_ns = spared.queue_ns.max(queue_ns);
         let part = (1.0 - self.rate / self.had).max(0.0);
-        self.spared_ns += part * passed_ns as f64;
-        let is_in_vain = self.spared_ns > SPARED_QUEUES * self.queue_ns;
+        let passed_ns = passed_ns.min(SPARED_STEPS_MAX.saturating_mul(step_ns(report)));
+        spared.ns += part * passed_ns as f64;
+        let queues = spared.ns / spared.queue_ns;
+        if queues > DOUBTED_QUEUES && !spared.is_doubted {
+            self.had = report.delivered_rate.max(DOUBTED_PART * self.had);
+            spared.is_doubted = true;
+        }
+        let is_in_vain = queues > SPARED_QUEUES;
         if is_in_vain {
             // Who has less than may be sent has all that the path carries of it.
             let is_limited = report.delivered_rate > REACHED_PART * self.rate;
             let believed = if is_limited { HAD_BELIEVED_IN_VAIN * self.had } else { 0.0 };
             self.had = report.delivered_rate.max(believed);
-            (self.queue_ns, self.spared_ns) = (0.0, 0.0);
+            self.spared = Spared::default();
         }
         is_in_vain
     }
 
     /// Returns it with a rate by which so much more than there may be, or less, is out of the queue soon.
     fn mended(mut self, excess_ns: f64, report: &LinkReport) -> Self {
+        let is_free = -excess_ns > QUEUE_FREE_PART * queue_max_ns(report)
+            && report.delivered_rate > REACHED_PART * self.rate;
+        self.free_steps = if is_free { self.free_steps.saturating_add(1) } else { 0 };
+        let growth =
+            GROWTH_MAX + GROWTH_STEP * f64::from(self.free_steps.saturating_sub(FREE_STEPS));
         let round_trips = MENDED_ROUND_TRIPS * (report.round_trip_ns as f64).max(QUEUE_NS_MIN);
-        let change = (-excess_ns / round_trips).clamp(-CUT_MAX, GROWTH_MAX);
+        let change = match is_free {
+            true => growth.min(GROWTH_FREE_MAX),
+            false => (-excess_ns / round_trips).clamp(-CUT_MAX, GROWTH_MAX),
+        };
+        // While it is limited, less than before is no slower path.
         self.had = self.had.max(report.delivered_rate);
-        // What arrives while it is limited says nothing of less than that. (TCP whose window is far more than what there is to send has
-        // never enough, and says that it is the least.)
+        // (TCP whose window is far more than what there is to send has never enough, and says that it is the least.)
         self.rate = match excess_ns <= 0.0 && report.is_least {
             true => (self.rate * (1.0 + change)).min(UNTRIED * self.had).max(self.rate),
             false => self.had * (1.0 + change),

@@ -110,6 +110,18 @@ fn a_link_that_becomes_faster_is_used() {
 }
 
 #[test]
+fn a_long_link_that_becomes_much_faster_is_used_soon() {
+    let mut path = Path::new(1e6, 300);
+    path.window_bytes = 0.4e6;
+    let mut yielding = Yielding::default();
+    path.runs(&mut yielding, 20_000);
+    (path.rate, path.window_bytes) = (5e6, 2e6);
+    path.runs(&mut yielding, 5_000);
+    let (_, used) = path.runs(&mut yielding, 1_000);
+    assert!(used > 0.97, "{used}");
+}
+
+#[test]
 fn one_that_becomes_slower_is_left_alone_for_a_while() {
     let mut path = Path::new(4e6, 20);
     let mut yielding = Yielding::default();
@@ -184,15 +196,15 @@ impl Flow {
     }
 }
 
-/// Returns the part of 20 Mbit/s that one of two flows has after twenty seconds and after a minute. There are small streams for two
-/// thirds of the time.
-fn parts_beside_others(yields: bool) -> [f64; 2] {
+/// Returns the part of 20 Mbit/s that one of two flows has after twenty seconds and after a minute, where the router queues for so long.
+/// There are small streams for two thirds of the time.
+fn parts_beside_others(router_ms: f64, yields: bool) -> [f64; 2] {
     let (mut own, mut others) = (Flow::new(60e3), Flow::new(60e3));
     let (mut yielding, mut limit, mut queue_ns) = (Yielding::default(), None, 0.0);
     let mut parts = [0.0; 2];
     for ms in 0..70_000 {
         let queue_bytes = own.queue_bytes + others.queue_bytes;
-        let is_full = queue_bytes > 0.1 * 2.5e6;
+        let is_full = queue_bytes > router_ms * 2.5e3;
         own.sends(ms, limit, is_full);
         others.sends(ms, None, is_full);
         let queue_bytes = own.queue_bytes + others.queue_bytes;
@@ -220,8 +232,11 @@ fn parts_beside_others(yields: bool) -> [f64; 2] {
 
 #[test]
 fn a_flow_of_others_does_not_take_the_path_step_by_step() {
-    let ([_, without], [early, late]) = (parts_beside_others(false), parts_beside_others(true));
-    assert!(late > 0.94 * without, "{without}: {early}, {late}");
+    for router_ms in [100.0, 250.0, 500.0] {
+        let [_, without] = parts_beside_others(router_ms, false);
+        let [early, late] = parts_beside_others(router_ms, true);
+        assert!(late > 0.92 * without, "{router_ms} ms: {without}: {early}, {late}");
+    }
 }
 
 #[test]
@@ -267,21 +282,82 @@ fn what_waits_when_small_streams_come_is_gone_soon_without_idling() {
     }
 }
 
+/// A path with a window that fills a router's queue of 100 ms.
+fn full_path(rate: f64) -> (Path, Yielding) {
+    let mut path = Path::new(rate, 20);
+    path.window_bytes = rate * 0.12;
+    let mut yielding = Yielding::default();
+    for _ in 0..1_000 {
+        let report = path.passes();
+        yielding.limit(path.now, &report, false);
+    }
+    (path, yielding)
+}
+
 #[test]
 fn what_others_send_for_a_moment_is_no_reason_to_fill_the_queue() {
-    let mut path = Path::new(2.5e6, 20);
-    path.window_bytes = 2.5e6 * 0.12;
-    let mut yielding = Yielding::default();
-    path.runs(&mut yielding, 1_000);
-    // A hundred clients connect.
-    path.foreign_bytes = 2.5e6 * 0.02;
-    path.runs(&mut yielding, 700);
-    path.foreign_bytes = 0.0;
-    for _ in 0..3_000 {
-        path.runs(&mut yielding, 1);
-        assert!(path.queue_bytes / 2.5e3 < 35.0 && path.limit.is_some(), "{yielding:?}");
+    for (part, window_s) in [(0.76, 0.06), (0.78, 0.06), (0.76, 0.12), (0.84, 0.1)] {
+        let (mut path, mut yielding) = full_path(2.5e6);
+        path.window_bytes = window_s * 2.5e6;
+        for _ in 0..1_000 {
+            let report = path.passes();
+            yielding.limit(path.now, &report, false);
+        }
+        // A hundred clients connect, and have the rest.
+        path.rate = part * 2.5e6;
+        path.runs(&mut yielding, 700);
+        path.rate = 2.5e6;
+        path.runs(&mut yielding, 300);
+        for _ in 0..3_000 {
+            path.runs(&mut yielding, 1);
+            let waits_ms = path.queue_bytes / 2.5e3;
+            assert!(waits_ms < 6.0 && path.limit.is_some(), "{part}, {window_s}: {waits_ms}");
+        }
     }
-    assert!(path.runs(&mut yielding, 1_000).0 < 27.0);
+}
+
+#[test]
+fn a_path_that_is_a_little_slower_is_not_taken_for_others_queue() {
+    for times in [0.95, 0.9, 0.8] {
+        let (mut path, mut yielding) = full_path(2.5e6);
+        path.runs(&mut yielding, 2_000);
+        path.rate *= times;
+        path.runs(&mut yielding, 2_500);
+        let (waited_ms, used) = path.runs(&mut yielding, 4_000);
+        assert!(waited_ms < 10.0 && used > 0.97, "{times}: {waited_ms}, {used}");
+    }
+}
+
+#[test]
+fn who_stood_still_spared_nothing() {
+    let (mut path, mut yielding) = full_path(2.5e6);
+    path.runs(&mut yielding, 20);
+    // The receiver stops, and nobody reports: what waited is still there.
+    path.now = path.now + 5 * SECOND_NS;
+    path.runs(&mut yielding, 1_500);
+    let (waited_ms, _) = path.runs(&mut yielding, 3_000);
+    assert!(waited_ms < 10.0, "{waited_ms}: {yielding:?}");
+}
+
+#[test]
+fn a_slow_link_is_not_idle_until_the_next_report() {
+    for rate in [62.5e3, 125e3, 625e3] {
+        let (mut path, mut yielding) = full_path(rate);
+        // TCP asks for more when it has sent so much.
+        let (mut sent, mut used, mut idle_ms) = (0.0, 0.0, 0);
+        for _ in 0..2_000 {
+            let report = path.passes();
+            let left = path.left.back().map_or(0.0, |(bytes, _)| *bytes);
+            (sent, used) = (sent + left, used + left);
+            idle_ms += u32::from(left < 0.5 * rate / 1e3);
+            if sent >= 16_384.0 {
+                sent = 0.0;
+                path.limit = yielding.limit(path.now, &report, true);
+            }
+        }
+        let used = used / (2.0 * rate);
+        assert!(used > 0.97 && idle_ms < 100, "{rate}: {used}, {idle_ms} ms");
+    }
 }
 
 #[test]
