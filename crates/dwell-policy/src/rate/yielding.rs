@@ -110,7 +110,7 @@ struct Waits {
 struct Limit {
     /// In bytes a second.
     rate: f64,
-    /// What the stream had without it, in bytes a second.
+    /// What the path is believed to carry of the stream, in bytes a second: what it had without a limit, and what it has had since.
     had: f64,
     set_at: Instant,
     /// What had waited when it began leaves the queue until then.
