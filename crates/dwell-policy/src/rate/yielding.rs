@@ -40,6 +40,8 @@ const DRAIN_PART: f64 = 0.5;
 const DRAINED_NS_MAX: f64 = 0.25 * SECOND_NS as f64;
 /// It is more than that part where it would be over before the next report, which comes when TCP has taken about so many bytes.
 const REPORTED_BYTES: f64 = (16 << 10) as f64;
+/// But it takes no longer for that, as nothing is mended meanwhile.
+const DRAINING_NS_MAX: f64 = SECOND_NS as f64;
 /// Once it has spared so many times the queue that there was, what still waits is not its doing.
 const SPARED_QUEUES: f64 = 3.0;
 /// But if it has fallen to this part meanwhile, it begins to count again.
@@ -155,7 +157,7 @@ impl Yielding {
         if !is_due {
             // What is others' doing is remembered for its time: there may be small streams again in a moment. And that something waits
             // is known when they come.
-            let ended = self.limit.take().map(|limit| (now, limit.spared));
+            let ended = self.limit.take().map(|limit| (limit.set_at, limit.spared));
             self.before = ended.or(self.before);
         }
         if delivered.is_finite() && delivered > 0.0 {
@@ -196,8 +198,10 @@ impl Yielding {
 
     /// Returns what was seen of a queue that is too long, once that was so for a while.
     fn waited(&mut self, now: Instant, report: &LinkReport) -> Option<Waits> {
-        if self.excess_ns(report, report.queue_ns) <= 0.0 || self.is_given_up(report) {
+        let is_short = self.excess_ns(report, report.queue_ns) <= 0.0;
+        if is_short || self.is_given_up(report) {
             self.waits = None;
+            self.before = self.before.filter(|_| !is_short);
             return None;
         }
         let none = Waits { since: now, rates: [0.0; 2], turned_at: now };
@@ -220,7 +224,7 @@ impl Yielding {
         spared.queue_ns = spared.queue_ns.max(excess_ns + queue_max_ns(report));
         let drained_ns = excess_ns.min(DRAINED_NS_MAX);
         let report_ns = REPORTED_BYTES / (DRAIN_PART * had) * SECOND_NS as f64;
-        let takes_ns = (drained_ns / (1.0 - DRAIN_PART)).max(report_ns);
+        let takes_ns = (drained_ns / (1.0 - DRAIN_PART)).max(report_ns.min(DRAINING_NS_MAX));
         let rate = had * (1.0 - drained_ns / takes_ns);
         let drained_at = Some(now + takes_ns as u64);
         Limit { rate, had, set_at: now, drained_at, least_ns: u64::MAX, free_steps: 0, spared }
