@@ -19,7 +19,7 @@ const GROWTH_MAX: f64 = 0.05;
 /// up to so much.
 const GROWTH_STEP: f64 = 0.025;
 const GROWTH_FREE_MAX: f64 = 0.25;
-/// That is so if less than a part of what may wait does so, beyond this many steps.
+/// That is so if this part of what may wait does not, for more than so many steps.
 const QUEUE_FREE_PART: f64 = 0.75;
 const FREE_STEPS: u32 = 3;
 /// The part of what it had that is believed when something waits again: the path may have become slower.
