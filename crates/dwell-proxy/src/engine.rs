@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dwell_base::time::duration_ns;
-use dwell_confine::{privilege, seccomp};
+use dwell_confine::{memory, privilege, seccomp};
 use dwell_report::ProxyStatus;
 use dwell_stream::{BLOCK_LEN_MAX, Limits, Receiver, Sender};
 use rustix::io::Errno;
@@ -82,6 +82,9 @@ const COMPLAINTS: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// A stream that waits for room checks this often whether another one may make it.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
+/// When so many streams more or fewer are open than at the latest time, and none comes or goes, what is free is given back to
+/// the system: what opening them took lies between them.
+const TIDY_STREAMS: u64 = 256;
 /// The kernel's queues of connections should be as long at least.
 const QUEUE_MIN: u32 = 1024;
 
@@ -249,8 +252,15 @@ impl Engine {
 
     /// While streams wait for room to move anything, has those make way whose programs do not read.
     pub(crate) async fn watch_memory(&self) {
+        let (mut open_before, mut tidied) = (0, 0);
         loop {
             tokio::time::sleep(ROOM_LOOK).await;
+            let open = self.metrics.connections_open.get();
+            if open == open_before && open.abs_diff(tidied) >= TIDY_STREAMS {
+                tidied = open;
+                let _ = tokio::task::spawn_blocking(memory::give_back_free).await;
+            }
+            open_before = open;
             for shortage in self.memory.shortages() {
                 match shortage {
                     Shortage::None => (),

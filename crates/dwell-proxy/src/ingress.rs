@@ -228,7 +228,10 @@ impl Running {
                     Ok(Ok(Wish::Stream(target))) => {
                         self.connect(client, &target, Way::Socks).await;
                     }
-                    Ok(Ok(Wish::Datagrams(from))) => self.associate(client, from).await,
+                    Ok(Ok(Wish::Datagrams(from))) => {
+                        // Streams are many and live long: what only these need is no part of them.
+                        Box::pin(self.associate(client, from)).await;
+                    }
                     Ok(Err(why)) => self.turn_away(client, &why, Way::Socks).await,
                     Err(_) => self.turn_away(client, LATE, Way::Socks).await,
                 }
@@ -254,7 +257,8 @@ impl Running {
         let mut opening = Opening::new(target.clone());
         opening.client = Some((client.from, client.listener));
         opening.is_eager = way == Way::Listener;
-        let opened = match self.open(Some(&mut client), &opening).await {
+        // What opening holds is no part of a stream that is open.
+        let opened = match Box::pin(self.open(Some(&mut client), &opening)).await {
             Ok(opened) => opened,
             Err(why) => {
                 let reply = self.explain(&about, why);
@@ -271,7 +275,7 @@ impl Running {
         if way == Way::Socks && client.local.write_all(&reply).await.is_err() {
             return self.gone(&about);
         }
-        self.run(Local::Tcp(client.local), about, opened).await;
+        self.run(Local::Tcp(client.local), about, Box::new(opened)).await;
     }
 
     /// Moves a client's datagrams.
@@ -314,13 +318,17 @@ impl Running {
         let _open = Present::new(&self.engine.metrics.connections_open);
         let reply = Reply::Succeeded.bytes(Some(address));
         match association.control().write_all(&reply).await {
-            Ok(()) => self.run(Local::Association(Box::new(association)), about, opened).await,
+            Ok(()) => {
+                let local = Local::Association(Box::new(association));
+                self.run(local, about, Box::new(opened)).await;
+            }
             Err(_) => self.gone(&about),
         }
     }
 
-    async fn run(&self, local: Local, about: About<'_>, opened: Opened) {
-        let Opened { mut carrier, prepared, .. } = opened;
+    /// Runs a stream that is open. (A box, since arguments of asynchronous functions are held twice.)
+    async fn run(&self, local: Local, about: About<'_>, opened: Box<Opened>) {
+        let Opened { mut carrier, prepared, .. } = *opened;
         let is_over = self.engine.stream(local, about, Ok(prepared), &mut carrier).await;
         if is_over && self.pool.size() > 0 {
             self.pool.give_back(carrier);

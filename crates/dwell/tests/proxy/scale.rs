@@ -208,11 +208,15 @@ fn long_ten_thousand_streams_are_served_and_hold_little() {
     for stream in &mut streams {
         stream.read_exact(&mut [0]).unwrap();
     }
-    for (process, before) in processes.into_iter().zip(before) {
-        let each = (process.resident_bytes() - before) / OPEN_MAX as u64;
-        println!("an idle stream holds {each} bytes");
-        assert!(each <= dwell_proxy::IDLE_BYTES, "{each} bytes");
-    }
+    // What it took to open them is given back once none comes or goes.
+    wait_until("an idle stream holds little", || {
+        let each = |(process, before): (&Process, u64)| {
+            (process.resident_bytes() - before) / OPEN_MAX as u64
+        };
+        let held: Vec<_> = processes.into_iter().zip(before).map(each).collect();
+        println!("an idle stream holds {held:?} bytes");
+        held.iter().all(|each| *each <= dwell_proxy::IDLE_BYTES)
+    });
     let mut others = streams.split_off(OPEN_MAX / 2);
     drop(streams);
     for stream in &mut waiting {
