@@ -82,9 +82,10 @@ const COMPLAINTS: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// A stream that waits for room checks this often whether another one may make it.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
-/// When so many streams more or fewer are open than at the latest time, and none comes or goes, what is free is given back to
-/// the system: what opening them took lies between them.
+/// When so many streams more or fewer are open than at the latest time, and few come or go any more, what is free is given back
+/// to the system: what opening them took lies between them.
 const TIDY_STREAMS: u64 = 256;
+const TIDY_CALM_STREAMS: u64 = 32;
 /// The kernel's queues of connections should be as long at least.
 const QUEUE_MIN: u32 = 1024;
 
@@ -250,13 +251,15 @@ impl Engine {
         }
     }
 
-    /// While streams wait for room to move anything, has those make way whose programs do not read.
+    /// While streams wait for room to move anything, has those make way whose programs do not read; gives back what a burst
+    /// has left.
     pub(crate) async fn watch_memory(&self) {
         let (mut open_before, mut tidied) = (0, 0);
         loop {
             tokio::time::sleep(ROOM_LOOK).await;
             let open = self.metrics.connections_open.get();
-            if open == open_before && open.abs_diff(tidied) >= TIDY_STREAMS {
+            let is_calm = open.abs_diff(open_before) < TIDY_CALM_STREAMS;
+            if is_calm && open.abs_diff(tidied) >= TIDY_STREAMS {
                 tidied = open;
                 let _ = tokio::task::spawn_blocking(memory::give_back_free).await;
             }

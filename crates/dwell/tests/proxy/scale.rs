@@ -208,7 +208,7 @@ fn long_ten_thousand_streams_are_served_and_hold_little() {
     for stream in &mut streams {
         stream.read_exact(&mut [0]).unwrap();
     }
-    // What it took to open them is given back once none comes or goes.
+    // What it took to open them is given back once few come or go.
     wait_until("an idle stream holds little", || {
         let each = |(process, before): (&Process, u64)| {
             (process.resident_bytes() - before) / OPEN_MAX as u64
