@@ -15,8 +15,8 @@ mod receiver;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate};
 use dwell_codec::{CodecId, ContextDictionary};
 use dwell_report::status::RxContexts;
 use dwell_wire::columnar::Restored;
@@ -74,6 +74,10 @@ const NS_OF_BYTE: u64 = 4;
 /// Of a peer of which more bytes than this wait for a thread that decodes, nothing more is read.
 const PARKED_BYTES_MAX: usize = 256 << 10;
 
+/// A report takes so many bytes of the link, and those of all contexts that nobody asked for one part in so many of it.
+const REPORT_LINK_BYTES: u64 = 96;
+const REPORT_LINK_PART: u64 = 8;
+
 /// The times that are waited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GapWaits {
@@ -94,6 +98,14 @@ impl GapWaits {
             late_ns: (rtt / 4).clamp(LATE_NS_MIN, LATE_NS_MAX),
             report_ns: (rtt / 2).clamp(REPORT_NS_MIN, SECOND_NS),
         }
+    }
+
+    /// The same where reports of so many contexts go over a link of this rate, if it is known: what the peer sends may come by
+    /// a faster one, and each batch would have a report.
+    pub(crate) fn over(self, rate: Option<Rate>, contexts: usize) -> Self {
+        let bytes = REPORT_LINK_BYTES * REPORT_LINK_PART * contexts as u64;
+        let affordable_ns = rate.map_or(0, |rate| rate.transmission_ns(bytes).min(SECOND_NS));
+        Self { report_ns: self.report_ns.max(affordable_ns), ..self }
     }
 }
 
@@ -514,6 +526,11 @@ impl Incoming {
                 receiver.give_up(&mut self.counts);
             }
         }
+    }
+
+    /// Returns the number of contexts.
+    pub(crate) fn contexts(&self) -> usize {
+        self.contexts.len()
     }
 
     /// Returns the time at which [`Self::expire`] or [`Self::reports`] have something to do.

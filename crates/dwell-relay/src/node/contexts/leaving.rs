@@ -6,7 +6,7 @@ use dwell_report::status::Problem;
 use dwell_wire::{ContextRecord, Control, Headers};
 
 use super::decode_job::DecodeJob;
-use super::incoming::{GapWaits, Held, Opened, Origin, Taken};
+use super::incoming::{Held, Opened, Origin, Taken};
 use super::overload::Verdict;
 use crate::node::Node;
 use crate::node::before::is_missing;
@@ -273,7 +273,7 @@ impl Node {
     /// Gives up what is waited for in vain, and reports how far the peer's contexts have come.
     fn report_contexts(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
-        let waits = GapWaits::of(peer.rtt_ns);
+        let waits = peer.gap_waits();
         let (reorder, before) = (&peer.reorder, &peer.before);
         let is_missing = |datagram| is_missing((reorder, before), datagram);
         // What came and waits for the peer's turn may hold what is missing.

@@ -44,6 +44,11 @@ pub(crate) struct Due {
 }
 
 impl Peer {
+    /// The times that are waited for what is missing in its contexts, and between reports on them.
+    pub(crate) fn gap_waits(&self) -> GapWaits {
+        GapWaits::of(self.rtt_ns).over(self.pacer.rate(), self.contexts.incoming.contexts())
+    }
+
     /// Something authentic came from the peer.
     pub(crate) fn received(&mut self, now: Instant) {
         self.last_received_at = Some(now);
@@ -148,7 +153,7 @@ impl Peer {
             at = at.min(self.measure_at()).min(self.first_at());
             at = at.min(self.reorder.deadline(self.waits()));
             let is_missing = |datagram| self.is_missing(datagram);
-            at = at.min(self.contexts.incoming.deadline(GapWaits::of(self.rtt_ns), is_missing));
+            at = at.min(self.contexts.incoming.deadline(self.gap_waits(), is_missing));
             at = at.min(self.before_at());
             at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
             at = at.min(self.tail_at());

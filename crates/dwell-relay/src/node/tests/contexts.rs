@@ -421,3 +421,23 @@ fn batches_that_wait_hold_as_many_packets_as_if_they_did_not() {
     assert!(rx.contexts.gaps > 5, "{:?}", rx.contexts);
     assert_eq!(rx.too_many_packets, 0);
 }
+
+/// What comes over a link of 9 Mbit/s in a context for each flow is reported over one of 64 kbit/s.
+#[test]
+fn reports_on_contexts_leave_a_thin_link_to_packets() {
+    let lines = "scheme = \"flow\"\ncodec = \"zstd:3\"\nhistory = \"flow\"";
+    let rates = ["64kbit", NINE_MBIT];
+    let configs = [0, 1].map(|side| config_of(side, true, rates[side], lines));
+    let mut net = Net::new(&configs, &good_link(), 3);
+    net.set_traffic(Traffic { flows: 12, ..TEXT });
+    net.run_to(2_000);
+    net.start_source(1, 2_000, 6_000, 2 * MILLI_NS);
+    net.run_to(4_000);
+    let before = net.end(0).peer().tx.control_bytes;
+    net.run_to(14_000);
+    let (reports, came) = (net.end(0).peer().tx.control_bytes - before, net.end(0).peer().rx);
+    assert!(came.contexts.batches > 1_000 && came.contexts.open >= 8, "{:?}", came.contexts);
+    // Of 80 kB, with those on the link.
+    assert!(reports < 20_000, "{reports} bytes of reports in 10 s");
+    assert_sound(&net);
+}

@@ -513,9 +513,21 @@ impl Net {
     }
 
     pub(super) fn start_sources(&mut self, start_ms: u64, packets: u64, spacing_ns: u64) {
-        for id in self.ends {
-            self.net.with_node(id, |end, _, _| end.source(at_ms(start_ms), packets, spacing_ns));
+        for side in [0, 1] {
+            self.start_source(side, start_ms, packets, spacing_ns);
         }
+    }
+
+    /// The same at one end.
+    pub(super) fn start_source(
+        &mut self,
+        side: usize,
+        start_ms: u64,
+        packets: u64,
+        spacing_ns: u64,
+    ) {
+        let id = self.ends[side];
+        self.net.with_node(id, |end, _, _| end.source(at_ms(start_ms), packets, spacing_ns));
     }
 
     /// Everything that was delivered is something that was sent, unaltered and once.

@@ -211,3 +211,18 @@ fn lose_with_each_datagram(alone: Option<Alone>) {
     assert!((45..=55).contains(&times.len()), "{} times in a second", times.len());
     assert!(times[1..].iter().all(|&(_, together)| together == 2), "{times:?}");
 }
+
+/// Twelve contexts that come over a faster link, and whose reports go by one of 64 kbit/s: a report takes 12 ms there.
+#[test]
+fn reports_leave_a_thin_link_to_what_is_sent() {
+    let usual = GapWaits::of(Some(RTT_NS));
+    let over = |bps, contexts| usual.over(Rate::from_bps(bps), contexts).report_ns;
+    let report_ns = Rate::from_bps(64_000).unwrap().transmission_ns(96);
+    // In an eighth of the link they would come 1.15 s apart: they come each second.
+    assert_eq!((report_ns, over(64_000, 12)), (12_000_000, SECOND_NS));
+    assert_eq!(over(128_000, 12), 8 * 12 * report_ns / 2);
+    assert_eq!(over(64_000, 1), (8 * report_ns).max(usual.report_ns));
+    // A faster link has room for all that are due.
+    assert_eq!(over(100_000_000, 12), usual.report_ns);
+    assert_eq!(usual.over(None, 12).report_ns, usual.report_ns);
+}
