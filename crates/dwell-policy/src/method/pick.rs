@@ -45,6 +45,9 @@ const USED_NS_MIN: u64 = SECOND_NS / 4;
 /// ... and for so many bytes, or so long: a generation that begins costs a part of what went before, ...
 const USED_BYTES_MIN: u64 = 512 << 10;
 const USED_FEW_NS_MIN: u64 = SECOND_NS;
+/// ... and for so many bytes however long that takes: what few bytes would gain is less than what beginning again costs,
+/// and what is believed of codecs comes of other bytes.
+const CHANGED_BYTES_MIN: u64 = 64 << 10;
 /// ... and twice as long each time that one comes back which was used before: where several are about as good, what is
 /// measured would have them take turns. Half as long each time that none was better for so long, and a minute at least.
 const USED_NS_MAX: u64 = 300 * SECOND_NS;
@@ -491,7 +494,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.calm_since = now;
         let is_first = self.since == Instant::ZERO;
         let held_ns = self.hold_ns(at, mean > LARGE_GAIN);
-        if is_first || is_better && now.since_ns(self.since) >= held_ns {
+        let is_held = self.own.bytes < CHANGED_BYTES_MIN || now.since_ns(self.since) < held_ns;
+        if is_first || is_better && !is_held {
             self.use_(now, at);
         }
     }

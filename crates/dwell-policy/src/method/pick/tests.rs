@@ -274,6 +274,26 @@ fn codecs_are_used_for_once_rarely() {
     assert!(used.len() <= 12, "{used:?}");
 }
 
+/// Where a few bytes come a minute, what is believed goes to and fro, and nothing is gained by any of them.
+#[test]
+fn few_bytes_are_no_reason_for_another_codec() {
+    let mut pick = pick();
+    run(&mut pick, (0, 5_000), 20.0 * MBIT, (1.0, 1.0));
+    let (mut present, mut changes) = (pick.present(), 0);
+    for ms in (5_000..300_000).step_by(10) {
+        let is_fast = ms / 3_000 % 2 == 0;
+        pick.compressed(10 * u64::from(ms % 1_000 == 0), 4, 1_000);
+        let link = MBIT * if is_fast { 400.0 } else { 0.5 };
+        let before = std::mem::replace(&mut present, pick.review(at(ms), Some(link), |_| true));
+        changes += u32::from(present != before);
+    }
+    // Of the one before, enough was used.
+    assert!(changes <= 1, "{changes}");
+    // As soon as it is worth it there is the best one again.
+    run(&mut pick, (300_000, 303_000), 20.0 * MBIT, (1.0, 1.0));
+    assert_eq!(pick.present(), Some(best(20.0 * MBIT, 1.0)));
+}
+
 #[test]
 fn what_carries_much_more_is_used_soon() {
     let mut pick = pick();
