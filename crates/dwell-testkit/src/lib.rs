@@ -3,6 +3,7 @@
 //! * [`virtual_net`]: whole networks of sans-IO nodes in virtual time, over the links that a lab
 //!   emulates;
 //! * [`sites`]: networks of many sites in a lab, and [`mesh`], the relays on their gateways;
+//! * [`extent`], how much tests go through;
 //! * [`faults`] that befall two relays;
 //! * [`stream`]: numbered datagrams, each checked and timed;
 //! * [`hostile`]: a peer that holds the key and keeps to no rules;
@@ -11,6 +12,7 @@
 //! * [`raw`]: packets as they are on a link, and in anybody's name;
 //! * [`stalls`]: how long the machine itself stood still meanwhile.
 
+pub mod extent;
 pub mod faults;
 pub mod hostile;
 pub mod mesh;

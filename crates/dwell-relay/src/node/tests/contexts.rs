@@ -12,7 +12,7 @@ use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS};
 use dwell_codec::ContextDictionary;
 use dwell_report::status::{PeerStatus, Problem};
-use dwell_testkit::LinkSpec;
+use dwell_testkit::{LinkSpec, extent};
 
 use super::harness::*;
 use super::row::{Load, Plan, Row};

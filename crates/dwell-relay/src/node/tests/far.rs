@@ -1,7 +1,7 @@
 //! Long round trips: what senders mend themselves is not sent again.
 
 use dwell_base::time::{MICRO_NS, MILLI_NS};
-use dwell_testkit::LinkSpec;
+use dwell_testkit::{LinkSpec, extent};
 
 use super::contexts::{assert_sound, lost_of_thousand, pair_of};
 use super::harness::*;
@@ -41,7 +41,7 @@ fn thirds(lines: &str, is_tcp: bool, loss: f64, seed: u64) -> (Net, [(String, u6
 
 #[test]
 fn what_senders_mend_is_not_sent_again_and_refers_to_nothing() {
-    for (loss, seed) in [(0.01, 1), (0.03, 2), (0.1, 3)] {
+    for (loss, seed) in extent::cases(1, vec![(0.03, 2), (0.01, 1), (0.1, 3)]) {
         let (net, modes) = thirds(AUTO, true, loss, seed);
         let [before, soon, lossy, after] = modes;
         assert_eq!((before.0.as_str(), before.1), ("running", 0), "{loss}");

@@ -2,7 +2,7 @@
 
 use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_testkit::LinkSpec;
+use dwell_testkit::{LinkSpec, extent};
 
 use super::contexts::{assert_sound, peers};
 use super::harness::*;
@@ -62,9 +62,8 @@ fn load(path: Path, seed: u64) -> Outcome {
 /// As much comes as without loss.
 #[test]
 fn generations_go_on_where_much_is_on_its_way() {
-    for (mbps, rtt_ms, losses) in
-        [(100, 100, &[0.001, 0.01][..]), (10, 600, &[0.01][..]), (50, 600, &[0.001][..])]
-    {
+    let paths = vec![(100, 100, &[0.001, 0.01][..]), (10, 600, &[0.01]), (50, 600, &[0.001])];
+    for (mbps, rtt_ms, losses) in extent::cases(2, paths) {
         let whole = load(Path { mbps, rtt_ms, loss: 0.0 }, 1);
         for &loss in losses {
             let path = Path { mbps, rtt_ms, loss };

@@ -1,6 +1,7 @@
 //! Batches that are predicted by models, between nodes.
 
 use dwell_base::time::{MICRO_NS, MILLI_NS};
+use dwell_testkit::extent;
 
 use super::contexts::{
     assert_sound, is_damaged, lost_of_thousand, offer_no_prediction, pair_of, pair_of_rate, peers,
@@ -36,7 +37,7 @@ fn batches_are_predicted_and_smaller_than_zstds() {
 #[test]
 fn what_was_lost_comes_again_before_what_it_predicts() {
     for (loss, at_most) in [(0.01, 1), (0.1, 40)] {
-        for seed in 0..3 {
+        for seed in extent::seeds(1, 3) {
             let net = run([PPM; 2], &good_link().with_loss(loss).with_reorder(loss), seed);
             let lost = lost_of_thousand(&net);
             assert!(lost <= at_most, "{loss}, seed {seed}: {lost}");
