@@ -14,6 +14,7 @@ mod entry;
 mod key;
 mod part;
 mod place;
+mod placing;
 mod receive;
 mod record;
 mod repeats;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, open, openat, statat, unlinkat};
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::entry::{EntryPath, Meta};
 use super::part::{self, PARTS, PartDirectory};
+use super::placing::{self, Placing};
 use super::tree::{Tree, kind, rename, set_meta};
 
 /// The place of what comes.
@@ -101,6 +102,22 @@ pub(super) struct Staging {
     last_name: Option<OsString>,
     /// True if another receiver began it.
     pub(super) was_there: bool,
+    /// The roots that it was about to give their names.
+    placing: Placing,
+}
+
+/// Why roots have not got their names.
+#[derive(Debug)]
+pub(super) enum NotPlaced {
+    /// Something has one of them; in words that say what to do.
+    InTheWay(String),
+    Failed(io::Error),
+}
+
+impl<E: Into<io::Error>> From<E> for NotPlaced {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 impl Site {
@@ -202,6 +219,7 @@ impl Site {
             name: part.clone(),
             last_name: name,
             was_there,
+            placing: if was_there { Placing::read(parts.as_fd()) } else { Placing::default() },
         };
         let tree = if was_there {
             Tree::new(staged, Some(parts))
@@ -219,67 +237,129 @@ impl Site {
 }
 
 impl Staging {
-    /// Finds out in time if a root can't come to its place.
+    /// Finds out in time if a root can't come to its place. What an earlier receiver has put there, which was killed before
+    /// it had put all of them there, comes back.
     ///
     /// # Errors
     /// In words that say what to do.
-    pub(super) fn check(&self, root: &EntryPath) -> Result<(), String> {
-        if self.last_name.is_some() || stat(&self.parent, root.name())?.is_none() {
+    pub(super) fn check(&self, staged: &Tree, root: &EntryPath) -> Result<(), String> {
+        if self.last_name.is_some() {
             return Ok(());
         }
-        Err(format!(
-            "{} exists: receive elsewhere, or with --overwrite to replace what differs in it, or with \
-             --no-clobber to add what is missing",
-            self.parent_shown.join(root.name()).display()
-        ))
+        let (parent, name) = (self.parent.as_fd(), root.name());
+        let Ok(there) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            return stat(&self.parent, name).map(|_| ());
+        };
+        let is_ours = self.placing.has(name, &there)
+            && rename(parent, name, staged.base(), name, false).is_ok();
+        if is_ours { Ok(()) } else { Err(self.in_the_way(name)) }
+    }
+
+    fn in_the_way(&self, name: &OsStr) -> String {
+        let shown = self.parent_shown.join(name);
+        let shown = shown.display();
+        if self.last_name.is_some() {
+            return format!("{shown} exists: use another name");
+        }
+        format!(
+            "{shown} exists: receive elsewhere, or with --overwrite to replace what differs in it, or with \
+             --no-clobber to add what is missing"
+        )
     }
 
     /// Puts all roots where they belong. Those that can't be written to get their permissions only then, as a
     /// directory that is renamed into another one is written to.
     ///
     /// # Errors
-    /// The system's; the staging directory stays.
+    /// None of them has its name then, as far as the system lets us take it back; the staging directory stays.
     pub(super) fn complete(
         &self,
         staged: &Tree,
         roots: &[EntryPath],
         locked: &HashMap<EntryPath, Meta>,
-    ) -> io::Result<()> {
-        let place = |root: &EntryPath, name: &OsStr| {
-            let opened = match locked.get(root) {
-                Some(meta) => {
-                    Some((openat(staged.base(), root.name(), DIRECTORY, Mode::empty())?, meta))
-                }
-                None => None,
-            };
-            rename(staged.base(), root.name(), self.parent.as_fd(), name, false)?;
-            lock(opened)
-        };
+    ) -> Result<(), NotPlaced> {
+        let parts = openat(staged.base(), PARTS, DIRECTORY, Mode::empty())?;
         match (&self.last_name, roots) {
-            (Some(name), [root]) => place(root, name)?,
+            (Some(name), [root]) => self.place(staged, locked, &[(root, name)])?,
             (Some(name), _) => {
                 for (root, meta) in locked {
                     let fd = openat(staged.base(), root.name(), DIRECTORY, Mode::empty())?;
-                    lock(Some((fd, meta)))?;
+                    lock((fd, meta))?;
                 }
-                rename(self.parent.as_fd(), &self.name, self.parent.as_fd(), name, false)?;
+                placing::forget(parts.as_fd())?;
+                let parent = self.parent.as_fd();
+                let placed = rename(parent, &self.name, parent, name, false);
+                placed.map_err(|error| self.not_placed(name, error))?;
                 unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR)?;
                 rustix::fs::fchmod(staged.base(), Mode::from_raw_mode(0o755))?;
-                return self.sync();
+                self.sync();
+                return Ok(());
             }
             (None, _) => {
-                for root in roots {
-                    match place(root, root.name()) {
-                        // It was left out.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                        placed => placed?,
-                    }
+                let named: Vec<_> = roots.iter().map(|root| (root, root.name())).collect();
+                if let Some(name) = self.first_in_the_way(&named)? {
+                    return Err(NotPlaced::InTheWay(self.in_the_way(name)));
                 }
+                if named.len() > 1 {
+                    note(parts.as_fd(), staged, &named)?;
+                }
+                self.place(staged, locked, &named)?;
             }
         }
+        placing::forget(parts.as_fd())?;
         unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR)?;
         unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)?;
-        self.sync()
+        self.sync();
+        Ok(())
+    }
+
+    fn first_in_the_way<'a>(
+        &self,
+        named: &[(&EntryPath, &'a OsStr)],
+    ) -> io::Result<Option<&'a OsStr>> {
+        for &(_, name) in named {
+            match statat(&self.parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => return Ok(Some(name)),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives roots their names; if one can't have it, takes those back that have theirs.
+    fn place(
+        &self,
+        staged: &Tree,
+        locked: &HashMap<EntryPath, Meta>,
+        named: &[(&EntryPath, &OsStr)],
+    ) -> Result<(), NotPlaced> {
+        let (base, parent) = (staged.base(), self.parent.as_fd());
+        let mut to_lock = Vec::new();
+        for (at, &(root, name)) in named.iter().enumerate() {
+            if let Some(meta) = locked.get(root) {
+                to_lock.push((openat(base, root.name(), DIRECTORY, Mode::empty())?, meta));
+            }
+            match rename(base, root.name(), parent, name, false) {
+                // It was left out.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    for (root, name) in &named[..at] {
+                        let _ = rename(parent, name, base, root.name(), false);
+                    }
+                    return Err(self.not_placed(name, error));
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(to_lock.into_iter().try_for_each(lock)?)
+    }
+
+    fn not_placed(&self, name: &OsStr, error: io::Error) -> NotPlaced {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => NotPlaced::InTheWay(self.in_the_way(name)),
+            _ => error.into(),
+        }
     }
 
     /// Removes it if it is empty.
@@ -295,19 +375,26 @@ impl Staging {
         is_removed
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn sync(&self) {
         // They have their names already, and not all file systems can sync a directory.
         let _ = rustix::fs::fsync(&self.parent);
-        Ok(())
     }
 }
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Notes which roots are about to get their names.
+fn note(parts: BorrowedFd<'_>, staged: &Tree, named: &[(&EntryPath, &OsStr)]) -> io::Result<()> {
+    let stat = |&(root, name): &(&EntryPath, &'_ OsStr)| {
+        Some((name.to_owned(), statat(staged.base(), root.name(), AtFlags::SYMLINK_NOFOLLOW).ok()?))
+    };
+    let roots: Vec<_> = named.iter().filter_map(stat).collect();
+    placing::note(parts, &roots)
+}
+
 /// Gives a root the permissions that were withheld.
-fn lock(opened: Option<(OwnedFd, &Meta)>) -> io::Result<()> {
-    let Some((fd, meta)) = opened else { return Ok(()) };
+fn lock((fd, meta): (OwnedFd, &Meta)) -> io::Result<()> {
     set_meta(fd.as_fd(), meta)?;
     // Not all file systems can sync a directory.
     let _ = rustix::fs::fsync(&fd);

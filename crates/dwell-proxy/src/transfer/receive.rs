@@ -437,7 +437,11 @@ async fn read_some(
     let len = loop {
         tokio::select! {
             biased;
-            Some(have) = writer.answers.recv() => carrier.say(&Message::Have(have)).await?,
+            // Without it the sender might wait for an answer that nobody gives.
+            have = writer.answers.recv() => match have {
+                Some(have) => carrier.say(&Message::Have(have)).await?,
+                None => return Err(Failure::Writer),
+            },
             _ = writer.pulse.tick() => carrier.say(&Message::Alive).await?,
             len = carrier.read(bytes) => break len.map_err(|error| cut(&error))?,
         }

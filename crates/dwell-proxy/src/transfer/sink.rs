@@ -283,7 +283,7 @@ impl Sink {
             if path.name() == PARTS {
                 return Err(SinkError::Refused(format!("{path} is no name for what is received")));
             }
-            staging.check(&path).map_err(SinkError::Refused)?;
+            staging.check(&site.tree, &path).map_err(SinkError::Refused)?;
         }
         self.name_bytes += path.bytes().len();
         if self.name_bytes > NAME_BYTES_MAX {

@@ -14,7 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::entry::{EntryPath, Meta};
-use super::part::{self, PartFile};
+use super::part::{self, PARTS, PartFile};
 
 /// The place of entries.
 #[derive(Debug)]
@@ -134,6 +134,33 @@ impl Tree {
         self.open_directory(self.opened_parent(path), path.name())
     }
 
+    /// Puts a mark into a directory, by which the next receiver knows that it is not complete.
+    pub(super) fn mark_directory(&mut self, path: &EntryPath) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        openat(self.directory(path)?, PARTS, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(())
+    }
+
+    /// Returns true if there is such a mark of ours in it.
+    pub(super) fn is_marked(&mut self, path: &EntryPath) -> io::Result<bool> {
+        match statat(self.directory(path)?, PARTS, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+                Ok(is_own && stat.st_size == 0 && kind(&stat) == FileType::RegularFile)
+            }
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes it.
+    pub(super) fn unmark_directory(&mut self, path: &EntryPath) -> io::Result<()> {
+        match unlinkat(self.directory(path)?, PARTS, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+
     /// Gives a directory its permissions and time, once all that is in it is there.
     pub(super) fn finish_directory(&mut self, path: &EntryPath, meta: &Meta) -> io::Result<()> {
         let fd = self.directory(path)?;
@@ -196,7 +223,16 @@ impl Tree {
         symlinkat(target, directory, &made)?;
         // Not all file systems give links a time.
         let _ = utimensat(directory, &made, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
-        self.complete(&made, path, replace)
+        self.complete_made(&made, path, replace)
+    }
+
+    /// Gives what was made just now its name, or removes it.
+    fn complete_made(&mut self, made: &OsStr, path: &EntryPath, replace: bool) -> io::Result<()> {
+        let completed = self.complete(made, path, replace);
+        if completed.is_err() {
+            let _ = self.remove_part(path, made);
+        }
+        completed
     }
 
     /// The target of a symbolic link.
@@ -215,7 +251,7 @@ impl Tree {
         let (directory, name) = self.place_of_part(path)?;
         let made = part::new_name(&name)?;
         linkat(&source, from.name(), directory, &made, AtFlags::empty())?;
-        self.complete(&made, path, replace)?;
+        self.complete_made(&made, path, replace)?;
         // Renaming one name of a file to another one does nothing.
         let _ = self.remove_part(path, &made);
         Ok(())

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use dwell_base::Rng;
 use rustix::process::Signal;
 
 use crate::pair::{Directory, Process, dwell, mixture, wait_until};
@@ -203,8 +204,23 @@ fn links_that_lead_outside_are_left_out() {
     assert_eq!(described(&there.path("all")).len(), 4);
 }
 
-/// Kills either end at moments that are different each time, again and again, and then lets it finish: what is there
-/// is what was sent, nothing else, and what had come was not sent again.
+/// How what is sent goes to what is there.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    roots: &'static [&'static str],
+    words: &'static [&'static str],
+}
+
+const MANNERS: [Manner; 5] = [
+    Manner { roots: &["tree"], words: &[] },
+    Manner { roots: &["tree", "large", "other"], words: &[] },
+    Manner { roots: &["tree"], words: &["--overwrite"] },
+    Manner { roots: &["tree", "large"], words: &["--no-clobber"] },
+    Manner { roots: &["large"], words: &[] },
+];
+
+/// Kills either end at moments that chance chooses, again and again, and then lets it finish: what is there is what was
+/// sent, nothing else, and what had come was not sent again.
 fn kill_and_resume(rounds: u64) {
     let here = Directory::new();
     fs::create_dir(here.path("tree")).unwrap();
@@ -214,43 +230,96 @@ fn kill_and_resume(rounds: u64) {
     }
     fs::write(here.path("tree/large"), mixture(12_000_000, 99)).unwrap();
     fs::hard_link(here.path("tree/large"), here.path("tree/zzz")).unwrap();
-    let expected = described(&here.path("tree"));
+    fs::write(here.path("large"), mixture(9_000_000, 100)).unwrap();
+    fs::write(here.path("other"), mixture(90_000, 101)).unwrap();
     for round in 0..rounds {
+        let manner = MANNERS[usize::try_from(round).unwrap() % MANNERS.len()];
+        let mut rng = Rng::from_seed(round);
         let there = Directory::new();
-        for moment in 0..3 {
-            let mut receiver = Receiver::start(&there.0, &[]);
-            let mut sender = Process(receiver.sender("tree").current_dir(&here.0).spawn().unwrap());
-            thread::sleep(Duration::from_millis((round * 37 + moment * 53) % 290));
-            if (round + moment) % 2 == 0 {
-                receiver.process.signal(Signal::KILL);
-            } else {
-                sender.signal(Signal::KILL);
-                // If it had not come as far as to connect, the receiver waits for another one.
-                let end = Instant::now() + Duration::from_secs(2);
-                while receiver.process.0.try_wait().unwrap().is_none() {
-                    if Instant::now() > end {
-                        receiver.process.signal(Signal::KILL);
-                    }
-                    thread::sleep(Duration::from_millis(10));
-                }
-            }
-            let _ = (sender.wait(), receiver.end());
-            let only_part = there.names().iter().all(|name| name == ".tree.dwell-part");
-            let complete = there.names() == ["tree"];
-            assert!(only_part || complete, "{:?}", there.names());
-            if complete {
+        for _ in 0..3 {
+            let kills_receiver = rng.chance(0.5);
+            kill_once(&here, &there, manner, (rng.below(300), kills_receiver));
+            let in_place = !manner.words.is_empty();
+            let is_part = |name: &String| name.starts_with('.') && name.ends_with(".dwell-part");
+            let complete = there.names() == sorted(manner.roots);
+            assert!(
+                in_place || complete || there.names().iter().all(is_part),
+                "{:?}",
+                there.names()
+            );
+            if complete && !in_place {
                 break;
             }
         }
-        if !there.path("tree").exists() {
-            let mut receiver = Receiver::start(&there.0, &[]);
-            let sent = receiver.sender("tree").current_dir(&here.0).output().unwrap();
+        let mut receiver = Receiver::start(&there.0, manner.words);
+        let is_there = manner.words.is_empty() && there.names() == sorted(manner.roots);
+        if is_there {
+            receiver.process.signal(Signal::INT);
+            receiver.end();
+        } else {
+            let sent = receiver.sender_of(manner.roots).current_dir(&here.0).output().unwrap();
             let said = receiver.end();
-            assert!(sent.status.success() && said.0 == 0, "{said:?}");
+            assert!(sent.status.success() && said.0 == 0, "{round} {manner:?}: {said:?}");
         }
-        assert_eq!(there.names(), ["tree"]);
-        assert_eq!(described(&there.path("tree")), expected);
+        assert_eq!(there.names(), sorted(manner.roots), "{round} {manner:?}");
+        for root in manner.roots {
+            let both = [&here, &there].map(|it| described(&it.path(root)));
+            assert_eq!(both[0], both[1], "{round} {manner:?}");
+        }
     }
+}
+
+fn sorted(names: &[&str]) -> Vec<String> {
+    let mut names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Begins a transfer, and kills one end after so many milliseconds.
+fn kill_once(
+    here: &Directory,
+    there: &Directory,
+    manner: Manner,
+    (after_ms, kills_receiver): (u64, bool),
+) {
+    let mut receiver = Receiver::start(&there.0, manner.words);
+    let mut sender = receiver.sender_of(manner.roots);
+    let mut sender = Process(sender.current_dir(&here.0).spawn().unwrap());
+    thread::sleep(Duration::from_millis(after_ms));
+    if kills_receiver {
+        receiver.process.signal(Signal::KILL);
+    } else {
+        sender.signal(Signal::KILL);
+        // If it had not come as far as to connect, the receiver waits for another one.
+        let end = Instant::now() + Duration::from_secs(2);
+        while receiver.process.0.try_wait().unwrap().is_none() {
+            if Instant::now() > end {
+                receiver.process.signal(Signal::KILL);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let _ = (sender.wait(), receiver.end());
+}
+
+/// What is there is found only after the sender has asked for what had come: both say so, and end.
+#[test]
+fn a_name_that_was_taken_after_a_break_is_said_at_once() {
+    let (here, there) = (Directory::new(), Directory::new());
+    fs::create_dir(here.path("tree")).unwrap();
+    fs::write(here.path("tree/file"), mixture(8_000_000, 5)).unwrap();
+    kill_once(&here, &there, MANNERS[0], (0, true));
+    fs::create_dir_all(there.path(".tree.dwell-part/.dwell-part")).unwrap();
+    for private in [".tree.dwell-part", ".tree.dwell-part/.dwell-part"] {
+        fs::set_permissions(there.path(private), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    fs::create_dir(there.path("tree")).unwrap();
+    let mut receiver = Receiver::start(&there.0, &[]);
+    let sent = receiver.sender("tree").current_dir(&here.0).output().unwrap();
+    let (code, said) = receiver.end();
+    assert!(code == 1 && said.contains("tree exists"), "{said}");
+    let said = String::from_utf8(sent.stderr).unwrap();
+    assert!(sent.status.code() == Some(1) && said.contains("tree exists"), "{said}");
 }
 
 /// A few moments; `./x test --all` asks for a hundred.
@@ -277,11 +346,12 @@ fn a_file_goes_on_where_it_stopped() {
     assert!(fs::read(there.path("file")).unwrap() == bytes);
 }
 
-/// A disk that has room for a megabyte, in a namespace of its own.
+/// A disk that has room for a megabyte, in a namespace of its own, and then for more.
 #[test]
 fn a_full_disk_leaves_what_came_for_later() {
     let there = Directory::new();
-    let inside = "mount -t tmpfs -o size=1m none . && cd . && ls -A && \"$@\"; echo code $?; ls -A";
+    let inside = "mount -t tmpfs -o size=1m none . && cd . && ls -A && \"$@\"; echo code $?; ls -A; \
+                  mount -o remount,size=32m . && \"$@\"; echo code $?; ls -A";
     let can = Command::new("unshare")
         .args(["-rm", "mount", "-t", "tmpfs", "none"])
         .arg(&there.0)
@@ -304,13 +374,19 @@ fn a_full_disk_leaves_what_came_for_later() {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let receiver = command.spawn().unwrap();
     wait_until("it listens", || std::net::TcpStream::connect(&at).is_ok());
-    let mut command = dwell();
-    command.arg("send").arg(here.path("file")).args([&at, "--psk"]).arg(&psk);
-    let sent = command.output().unwrap();
+    let send = || {
+        let mut command = dwell();
+        command.arg("send").arg(here.path("file")).args([&at, "--psk"]).arg(&psk);
+        command.output().unwrap()
+    };
+    let sent = send();
     let said = String::from_utf8(sent.stderr).unwrap();
     assert!(sent.status.code() == Some(1) && said.contains("No space left"), "{said}");
+    wait_until("it listens again", || send().status.success());
     let output = receiver.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("No space left") && said.contains(".file.dwell-part"), "{said}");
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "code 1\n.file.dwell-part\n");
+    assert!(said.contains("of it were there)"), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed, "code 1\n.file.dwell-part\ncode 0\nfile\n");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::FileType;
 
 use super::remove::remove_below;
-use super::writing::node_of;
+use super::writing::{is_there_now, node_of, replaces};
 use super::{
     ASKED_MAX, Basis, DEPTH_MAX, REMARKS_MAX, SEEN_MAX, Sink, SinkError, Target, cant_write,
 };
@@ -62,7 +62,10 @@ impl Sink {
             self.locked.insert(path.clone(), meta);
             meta.mode |= 0o700;
         }
-        site.tree.finish_directory(&path, &meta).map_err(|error| cant_write(site, &path, error))
+        let keeps = site.staging.is_none() && self.policy.existing == Existing::Keep;
+        let unmarked = if keeps { site.tree.unmark_directory(&path) } else { Ok(()) };
+        let finished = unmarked.and_then(|()| site.tree.finish_directory(&path, &meta));
+        finished.map_err(|error| cant_write(site, &path, error))
     }
 
     pub(super) fn directory(&mut self, path: EntryPath, meta: Meta) -> Result<(), SinkError> {
@@ -70,16 +73,21 @@ impl Sink {
         self.begin_other()?;
         let keeps = self.policy.existing == Existing::Keep;
         let site = self.site()?;
-        // What stood there in an earlier time, and is no directory now.
-        if site.staging.is_some()
-            && let Ok(Some(stat)) = site.tree.stat(&path)
+        if let Ok(Some(stat)) = site.tree.stat(&path)
             && kind(&stat) != FileType::Directory
         {
+            if site.staging.is_none() {
+                return Err(no_directory(site, &path, kind(&stat)));
+            }
+            // What stood there in an earlier time, and is no directory now.
             let _ = site.tree.remove(&path);
         }
         let is_made =
             site.tree.make_directory(&path).map_err(|error| cant_write(site, &path, error))?;
-        let is_ours = is_made || site.staging.is_some() || !keeps;
+        let is_ours = match site.staging.is_none() && keeps {
+            true => marked(site, &path, is_made).map_err(|error| cant_write(site, &path, error))?,
+            false => true,
+        };
         self.put(&path)?;
         if self.directories.len() >= DEPTH_MAX {
             return Err(SinkError::Order);
@@ -144,6 +152,7 @@ impl Sink {
         }
         let is_link = self.there(path)? == Some(FileType::Symlink);
         let may_replace = self.may_replace(path)?;
+        let existing = self.policy.existing;
         let site = self.site()?;
         if is_link && site.tree.read_link(path).is_ok_and(|there| there == target) {
             self.put(path)?;
@@ -153,11 +162,10 @@ impl Sink {
             self.received.kept += 1;
             return Ok(());
         }
-        let target = OsStr::from_bytes(target);
-        site.tree
-            .symlink(path, target, meta, true)
-            .map_err(|error| cant_write(site, path, error))?;
-        self.put(path)
+        let replaces = replaces(site, existing);
+        let made = site.tree.symlink(path, OsStr::from_bytes(target), meta, replaces);
+        self.made(path, replaces, made)?;
+        Ok(())
     }
 
     pub(super) fn hard_link(&mut self, path: &EntryPath, id: u64) -> Result<(), SinkError> {
@@ -174,18 +182,39 @@ impl Sink {
             self.received.kept += 1;
             return Ok(());
         }
+        let existing = self.policy.existing;
         let site = self.site()?;
         // Another entry may have come in its place.
         let there = site.tree.stat(&from).map_err(|error| cant_write(site, path, error))?;
         if there.and_then(|stat| node_of(&stat)) != Some(node) {
             return Err(SinkError::Order);
         }
-        site.tree.hard_link(&from, path, true).map_err(|error| cant_write(site, path, error))?;
-        self.put(path)?;
+        let replaces = replaces(site, existing);
+        let made = site.tree.hard_link(&from, path, replaces);
+        if !self.made(path, replaces, made)? {
+            return Ok(());
+        }
         self.received.files += 1;
         let bytes = self.site()?.tree.stat(path).ok().flatten().map_or(0, |stat| stat.st_size);
         self.count.reused(u64::try_from(bytes).unwrap_or(0));
         Ok(())
+    }
+
+    /// A link was made; false if what is at its place came there meanwhile, and stays.
+    fn made(
+        &mut self,
+        path: &EntryPath,
+        replaces: bool,
+        made: io::Result<()>,
+    ) -> Result<bool, SinkError> {
+        if !replaces && is_there_now(&made) {
+            self.received.kept += 1;
+            return Ok(false);
+        }
+        let site = self.site()?;
+        made.map_err(|error| cant_write(site, path, error))?;
+        self.put(path)?;
+        Ok(true)
     }
 
     pub(super) fn leave_out(&mut self, why: String) {
@@ -261,6 +290,26 @@ impl Sink {
         let blocks = Blocks::read(&mut file, bytes)?;
         Ok((Basis::Named(path.clone()), blocks.answers()))
     }
+}
+
+/// Returns true if a directory was made here, by this receiver or by one that did not come to its end. Others stay as they
+/// are, so that those are marked until they are complete.
+fn marked(site: &mut Site, path: &EntryPath, is_made: bool) -> io::Result<bool> {
+    if is_made {
+        site.tree.mark_directory(path)?;
+        return Ok(true);
+    }
+    site.tree.is_marked(path)
+}
+
+/// A link is not followed, wherever it leads.
+fn no_directory(site: &Site, path: &EntryPath, kind: FileType) -> SinkError {
+    let shown = site.shown.join(OsStr::from_bytes(path.bytes()));
+    let is = if kind == FileType::Symlink { "a symbolic link" } else { "no directory" };
+    SinkError::Refused(format!(
+        "{} is {is}, and a directory comes in its place: remove it, or receive elsewhere",
+        shown.display()
+    ))
 }
 
 fn exceeded(what: &str) -> SinkError {

@@ -9,7 +9,7 @@ use super::remove::remove_below;
 use super::{Kept, Ready, Received, Sink, SinkError, Target};
 use crate::transfer::entry::EntryPath;
 use crate::transfer::part::PARTS;
-use crate::transfer::place::Existing;
+use crate::transfer::place::{Existing, NotPlaced};
 
 impl Sink {
     /// The stream has ended: puts what came on the disk, and, if somebody still waits for it, into its place.
@@ -47,7 +47,11 @@ impl Sink {
                     return Err(SinkError::Order);
                 }
                 if let Some(staging) = &site.staging {
-                    staging.complete(&site.tree, &self.roots, &self.locked).map_err(failed)?;
+                    let placed = staging.complete(&site.tree, &self.roots, &self.locked);
+                    placed.map_err(|error| match error {
+                        NotPlaced::InTheWay(why) => SinkError::Refused(why),
+                        NotPlaced::Failed(error) => failed(error),
+                    })?;
                 }
             }
             Target::Site(site) => {

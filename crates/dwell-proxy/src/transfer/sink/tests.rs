@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::mpsc;
@@ -8,6 +9,7 @@ use dwell_base::Rng;
 use walkdir::WalkDir;
 
 use super::*;
+use crate::transfer::placing;
 use crate::transfer::record::{FileEntry, put_data};
 use crate::transfer::repeats::Finder;
 use crate::transfer::source::{Outlet, Recorder, Sent, Source};
@@ -512,6 +514,31 @@ fn directories_that_stay_keep_their_permissions() {
     assert_eq!((mode(&to.0.join("tree")), mode(&to.0.join("tree/new"))), (0o700, 0o755));
 }
 
+/// Of those that a receiver made that was killed, too; what is there of others is told apart.
+#[test]
+fn a_directory_that_was_begun_is_gone_on_with() {
+    let to = Directory::new("stays-begun");
+    let records = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        Record::Directory(path("tree/new"), META),
+    ];
+    let keeps = Policy { existing: Existing::Keep, ..STRICT };
+    let (mut sink, _) = open(&to, true, keeps);
+    sink.take(&stream(&records), &mut |_| true).unwrap();
+    drop(sink);
+    fs::create_dir(to.0.join("tree/new/theirs")).unwrap();
+    fs::set_permissions(to.0.join("tree/new/theirs"), fs::Permissions::from_mode(0o700)).unwrap();
+    let (mut sink, _) = open(&to, true, keeps);
+    sink.others_max = 10;
+    let theirs = Record::Directory(path("tree/new/theirs"), META);
+    sink.take(&stream(&[&records[..], &[theirs]].concat()), &mut |_| true).unwrap();
+    sink.finish(|| true).unwrap();
+    let modes = ["tree", "tree/new", "tree/new/theirs"].map(|name| mode(&to.0.join(name)));
+    assert_eq!(modes, [0o755, 0o755, 0o700]);
+    assert_eq!(WalkDir::new(&to.0).into_iter().count(), 4);
+}
+
 /// One byte, a million times.
 #[test]
 fn what_is_near_repeats_itself() {
@@ -528,3 +555,5 @@ fn what_is_near_repeats_itself() {
     sink.finish(|| true).unwrap();
     assert!(fs::read(to.0.join("tree")).unwrap() == bytes);
 }
+
+mod meanwhile;

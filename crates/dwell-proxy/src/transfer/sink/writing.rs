@@ -13,7 +13,7 @@ use super::{
 use crate::transfer::early::Early;
 use crate::transfer::entry::EntryPath;
 use crate::transfer::part::PartFile;
-use crate::transfer::place::Site;
+use crate::transfer::place::{Existing, Site};
 use crate::transfer::record::FileEntry;
 use crate::transfer::tree::{kind, set_meta};
 
@@ -157,20 +157,28 @@ impl Sink {
         }
         let ended = writing.finish(site);
         ended.map_err(|error| cant_write(site, &writing.path, error))?;
-        self.received.files += 1;
         let path = writing.path;
         if !self.is_tree {
+            self.received.files += 1;
             self.ready = Some(Ready { part: writing.part, path });
             return Ok(());
         }
+        let replaces = replaces(site, self.policy.existing);
         let completed = match &writing.part {
-            Some(part) => complete(site, part, &path, &mut self.early),
+            Some(part) => complete(site, part, &path, (replaces, &mut self.early)),
             None => Ok(()),
         };
+        if !replaces && is_there_now(&completed) {
+            let name = writing.part.map(|part| part.name).unwrap_or_default();
+            let _ = site.tree.remove_part(&path, &name);
+            self.received.kept += 1;
+            return Ok(());
+        }
         let has_links = writing.entry.link_id != 0;
         let stat =
             completed.and_then(|()| if has_links { site.tree.stat(&path) } else { Ok(None) });
         let stat = stat.map_err(|error| cant_write(site, &path, error))?;
+        self.received.files += 1;
         self.put(&path)?;
         let name_bytes = self.name_bytes + path.bytes().len();
         let fits = self.linked.len() < LINKED_MAX && name_bytes <= NAME_BYTES_MAX;
@@ -257,13 +265,23 @@ fn complete(
     site: &mut Site,
     part: &PartFile,
     path: &EntryPath,
-    early: &mut Early,
+    (replaces, early): (bool, &mut Early),
 ) -> io::Result<()> {
-    if site.staging.is_none() && site.tree.stat(path)?.is_some() {
+    if replaces && site.staging.is_none() && site.tree.stat(path)?.is_some() {
         early.settle()?;
         part.file.sync_all()?;
     }
-    site.tree.complete(&part.name, path, true)
+    site.tree.complete(&part.name, path, replaces)
+}
+
+/// True if what is at the place of an entry may be replaced: it may have come there since the entry began.
+pub(super) fn replaces(site: &Site, existing: Existing) -> bool {
+    site.staging.is_some() || existing == Existing::Replace
+}
+
+/// True if an entry did not get its name, as something has that now.
+pub(super) fn is_there_now(completed: &io::Result<()>) -> bool {
+    matches!(completed, Err(error) if error.kind() == io::ErrorKind::AlreadyExists)
 }
 
 /// What a file is known by whatever its name; none if it is no file.

@@ -1,0 +1,123 @@
+//! What others put there while a transfer is under way, and what a receiver that was killed has put there.
+
+use super::*;
+
+const KEEPS: Policy = Policy { existing: Existing::Keep, ..STRICT };
+
+#[test]
+fn what_came_meanwhile_stays_if_it_is_not_to_be_replaced() {
+    let to = Directory::new("keeps-meanwhile");
+    let link = |name: &str| Record::Symlink(path(name), META, b"file".to_vec());
+    let linked = |text: &str| match file(text) {
+        Record::File(entry) => Record::File(FileEntry { link_id: 7, ..entry }),
+        other => other,
+    };
+    let (mut sink, _) = open(&to, true, Policy { allows_links_outside: true, ..KEEPS });
+    sink.bytes_max = 1 << 20;
+    let begun = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        linked("tree/first"),
+        hello(),
+        file("tree/file"),
+    ];
+    sink.take(&stream(&begun), &mut |_| true).unwrap();
+    for name in ["file", "link", "other"] {
+        fs::write(to.0.join("tree").join(name), "mine").unwrap();
+    }
+    let rest = [hello(), link("tree/link"), Record::HardLink(path("tree/other"), 7)];
+    sink.take(&stream(&rest), &mut |_| true).unwrap();
+    let received = sink.finish(|| true).unwrap();
+    assert_eq!((received.files, received.kept), (1, 3));
+    for name in ["file", "link", "other"] {
+        assert_eq!(fs::read(to.0.join("tree").join(name)).unwrap(), b"mine", "{name}");
+    }
+    assert_eq!(fs::read_dir(to.0.join("tree")).unwrap().count(), 4);
+}
+
+const ROOTS: [&str; 3] = ["tree", "two", "three"];
+
+fn roots() -> Vec<Record> {
+    ROOTS.iter().flat_map(|root| [Record::Root(path(root)), file(root), hello()]).collect()
+}
+
+fn several(to: &Directory) -> Sink {
+    let (mut sink, _) = open(to, true, STRICT);
+    (sink.files_max, sink.bytes_max) = (10, 1 << 20);
+    sink
+}
+
+fn goes_on(to: &Directory) {
+    let mut sink = several(to);
+    sink.take(&stream(&roots()), &mut |_| true).unwrap();
+    assert_eq!(sink.finish(|| true).unwrap().files, 3);
+    let mut names = ROOTS.map(str::to_owned).to_vec();
+    names.sort();
+    assert_eq!(to.names(), names);
+}
+
+#[test]
+fn of_several_roots_none_has_its_name_if_one_cannot() {
+    let to = Directory::new("roots-in-the-way");
+    let mut sink = several(&to);
+    sink.take(&stream(&roots()), &mut |_| true).unwrap();
+    fs::write(to.0.join("three"), "mine").unwrap();
+    let error = sink.finish(|| true).unwrap_err().to_string();
+    assert!(error.contains("three exists"), "{error}");
+    assert!(sink.give_up().is_some());
+    assert_eq!(to.names(), [".tree.dwell-part", "three"]);
+    assert_eq!(fs::read(to.0.join("three")).unwrap(), b"mine");
+    fs::remove_file(to.0.join("three")).unwrap();
+    goes_on(&to);
+}
+
+/// One of them has its name, and others not yet.
+#[test]
+fn a_receiver_goes_on_where_another_was_killed_while_roots_got_their_names() {
+    let to = Directory::new("roots-killed");
+    let mut sink = several(&to);
+    sink.take(&stream(&roots()), &mut |_| true).unwrap();
+    let staged = to.0.join(".tree.dwell-part");
+    let stat = rustix::fs::stat(staged.join("two")).unwrap();
+    let parts = fs::File::open(staged.join(PARTS)).unwrap();
+    placing::note(parts.as_fd(), &[("two".into(), stat)]).unwrap();
+    fs::rename(staged.join("two"), to.0.join("two")).unwrap();
+    drop(sink);
+    goes_on(&to);
+}
+
+/// What has the name that was noted, and is something else, is somebody's.
+#[test]
+fn only_what_was_put_there_comes_back() {
+    let to = Directory::new("roots-others");
+    let mut sink = several(&to);
+    sink.take(&stream(&roots()), &mut |_| true).unwrap();
+    let staged = to.0.join(".tree.dwell-part");
+    let stat = rustix::fs::stat(staged.join("three")).unwrap();
+    let parts = fs::File::open(staged.join(PARTS)).unwrap();
+    placing::note(parts.as_fd(), &[("two".into(), stat)]).unwrap();
+    fs::write(to.0.join("two"), "mine").unwrap();
+    drop(sink);
+    let mut sink = several(&to);
+    let error = sink.take(&stream(&roots()), &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains("two exists"), "{error}");
+    assert_eq!(fs::read(to.0.join("two")).unwrap(), b"mine");
+}
+
+#[test]
+fn a_link_in_place_of_a_directory_is_named() {
+    let (to, outside) = (Directory::new("linked-directory"), Directory::new("linked-outside"));
+    fs::create_dir(to.0.join("tree")).unwrap();
+    symlink(&outside.0, to.0.join("tree/sub")).unwrap();
+    let records = [
+        Record::Root(path("tree")),
+        Record::Directory(path("tree"), META),
+        Record::Directory(path("tree/sub"), META),
+    ];
+    for existing in [Existing::Replace, Existing::Keep] {
+        let (mut sink, _) = open(&to, true, Policy { existing, ..STRICT });
+        sink.others_max = 10;
+        let error = sink.take(&stream(&records), &mut |_| true).unwrap_err().to_string();
+        assert!(error.contains("tree/sub is a symbolic link"), "{error}");
+    }
+}
