@@ -111,6 +111,14 @@ pub struct CpuLimit {
 impl CpuLimit {
     /// As good as nothing is compressed, nor explored: all goes raw.
     pub const NOTHING: Self = Self { share_ppm: 1, explored_ppm: 0 };
+
+    /// Returns what both allow.
+    pub fn least(self, other: Self) -> Self {
+        Self {
+            share_ppm: self.share_ppm.min(other.share_ppm),
+            explored_ppm: self.explored_ppm.min(other.explored_ppm),
+        }
+    }
 }
 
 impl LinkState {

@@ -341,9 +341,13 @@ fn contexts(peer: &PeerStatus) -> String {
     let (tx, rx, name) = (&peer.tx.contexts, &peer.rx.contexts, &peer.name);
     let mut out = peer.dictionary.as_ref().map(|it| dictionary(name, it)).unwrap_or_default();
     if !tx.is_unused() {
+        let kept = match tx.kept_bytes {
+            0 => String::new(),
+            bytes => format!(", and {} kept to be sent again", human::bytes(bytes)),
+        };
         let _ = writeln!(
             out,
-            "{name}: contexts to it: {}, {}; {} batches of {} became {} ({})",
+            "{name}: contexts to it: {}, {}{kept}; {} batches of {} became {} ({})",
             human::count(tx.open),
             human::bytes(tx.memory_bytes),
             human::count(tx.batches),

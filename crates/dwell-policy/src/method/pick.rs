@@ -129,6 +129,7 @@ impl Conditions {
 /// let tried = |codec, cost_ns, ratio| Tried { codec, point: CodecPoint::new(cost_ns, ratio) };
 /// pick.tried(at(2), &[tried("fast", 5.0, 0.4), tried("strong", 30.0, 0.3)], 20_000_000);
 /// assert_eq!(pick.review(at(3), link, |_| true), Some("strong"));
+/// pick.compressed(100_000, 30_000, 3_000_000);
 /// assert_eq!(pick.review(at(2_000_000_000), Some(100e6), |_| true), Some("strong"));
 /// assert_eq!(pick.review(at(2_300_000_000), Some(100e6), |_| true), Some("fast"));
 /// ```

@@ -39,7 +39,9 @@ use std::sync::Arc;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{FileErrors, Rate};
 use dwell_codec::{CodecId, CodecSpec, ContextDictionary, PpmSpec};
-use dwell_policy::{ClassKey, History, LearnedConfig, Objective, Queue, QueueLimit, Ratio, Scheme};
+use dwell_policy::{
+    ClassKey, CpuLimit, History, LearnedConfig, Objective, Queue, QueueLimit, Ratio, Scheme,
+};
 use ipnet::IpNet;
 
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
@@ -277,6 +279,9 @@ pub struct PeerConfig {
     pub metric: u32,
 }
 
+/// Of the time that compressing may take, one part in so many is for what is believed to be of no use, to learn of it.
+const EXPLORED_PART: u32 = 128;
+
 /// What is to be saved: time, or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavingConfig {
@@ -284,13 +289,13 @@ pub struct SavingConfig {
     pub saves_bytes: bool,
     /// The longest that packets of no class wait for company then, in nanoseconds.
     pub gather_ns: u64,
-    /// The share of one CPU that may go to it, in parts per million.
-    pub cpu_ppm: u32,
+    /// The share of one CPU that compressing may take, in parts per million, if that is limited.
+    pub cpu_ppm: Option<u32>,
 }
 
 impl Default for SavingConfig {
     fn default() -> Self {
-        Self { saves_bytes: false, gather_ns: Objective::MAX_WAIT_NS, cpu_ppm: Objective::CPU_PPM }
+        Self { saves_bytes: false, gather_ns: Objective::MAX_WAIT_NS, cpu_ppm: None }
     }
 }
 
@@ -299,10 +304,23 @@ impl SavingConfig {
     pub fn objective(&self, scheme: &Scheme) -> Objective {
         match scheme.queue {
             Queue::Flows(_) if self.saves_bytes => {
-                Objective::Bytes { max_wait_ns: self.gather_ns, cpu_ppm: self.cpu_ppm }
+                let cpu_ppm = self.cpu_ppm.unwrap_or(Objective::CPU_PPM);
+                Objective::Bytes { max_wait_ns: self.gather_ns, cpu_ppm }
             }
             _ => Objective::Time,
         }
+    }
+
+    /// Returns the share of one CPU that compressing may take, from 0 to 1, if that is limited.
+    pub fn cpu_share(&self) -> Option<f64> {
+        let usual = self.saves_bytes.then_some(Objective::CPU_PPM);
+        Some(f64::from(self.cpu_ppm.or(usual)?) / 1e6)
+    }
+
+    /// Returns the limit of it, if one is configured.
+    pub fn cpu_limit(&self) -> Option<CpuLimit> {
+        let share_ppm = self.cpu_ppm?;
+        Some(CpuLimit { share_ppm, explored_ppm: (share_ppm / EXPLORED_PART).max(1) })
     }
 }
 

@@ -364,7 +364,7 @@ struct PeerKeys {
     order_wait_ns: Option<Located<u64>>,
     saves_bytes: Option<Located<bool>>,
     gather_ns: Option<Located<u64>>,
-    cpu_ppm: Option<Located<u32>>,
+    cpu_ppm: Option<Located<Option<u32>>>,
     history: Option<Located<History>>,
     history_mode: Option<Located<HistoryMode>>,
     contexts_max: Option<Located<u32>>,

@@ -258,7 +258,11 @@ fn every_key_reaches_its_field() {
             retransmit: Retransmit::Never,
             order_wait_ns: 0,
             one_way_delay_ns: Some(3_000_000),
-            saving: SavingConfig { saves_bytes: false, gather_ns: 35_000_000, cpu_ppm: 125_000 },
+            saving: SavingConfig {
+                saves_bytes: false,
+                gather_ns: 35_000_000,
+                cpu_ppm: Some(125_000)
+            },
             blocks: BlockConfig { bytes: 4096, packets: Some(7), lead: 2 },
             codec: "lz4".parse().unwrap(),
             model_order: None,

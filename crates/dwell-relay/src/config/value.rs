@@ -410,14 +410,17 @@ pub(super) fn objective(value: &DeValue<'_>) -> Read<bool> {
     one_of(value, &[("time", false), ("bytes", true)])
 }
 
-/// A share such as `"50%"`, in parts per million.
-pub(super) fn share_ppm(value: &DeValue<'_>) -> Read<u32> {
-    let must = "must be a share of one CPU from \"1%\" to \"100%\"";
+/// A share such as `"50%"`, in parts per million; none if it is `"auto"`.
+pub(super) fn share_ppm(value: &DeValue<'_>) -> Read<Option<u32>> {
+    if value.as_str() == Some("auto") {
+        return Ok(None);
+    }
+    let must = "must be \"auto\", or a share of one CPU from \"1%\" to \"100%\"";
     let number = value.as_str().and_then(|text| text.strip_suffix('%'));
     number
         .and_then(|number| number.trim().parse::<f64>().ok())
         .filter(|percent| (1.0..=100.0).contains(percent))
-        .map(|percent| (percent * 1e4).round() as u32)
+        .map(|percent| Some((percent * 1e4).round() as u32))
         .ok_or_else(|| must.to_owned())
 }
 

@@ -68,6 +68,11 @@ impl Before {
         self.sent.bytes()
     }
 
+    /// Takes what the node has for it.
+    pub(super) fn set_share(&mut self, bytes: usize) {
+        self.sent.set_share(bytes);
+    }
+
     fn deadline(&self, waits: Waits) -> Instant {
         let mark_at = if self.marks > 0 { self.mark_at } else { Instant::FAR_FUTURE };
         let at = self.until.min(self.silent_at(waits.rtt_ns));

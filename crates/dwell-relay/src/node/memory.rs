@@ -22,8 +22,10 @@ const LOOK_NS: u64 = 50 * MILLI_NS;
 const IN_USE_NS: u64 = 2 * SECOND_NS;
 /// Where there is too much, this part of the limit is made free, so that not each beginning costs another context.
 const FREE_PART: u64 = 16;
-/// Of `history_memory`, the part that datagrams kept to be sent again count for at most.
+/// Of `history_memory`, the part that datagrams kept to be sent again have at most, so that contexts can begin as long as
+/// there is traffic, and the part that they have however much contexts take that are in use.
 const KEPT_PART: u64 = 2;
+const KEPT_PART_MIN: u64 = 8;
 
 /// A context that may be given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +62,49 @@ impl Default for HistoryMemory {
 }
 
 impl HistoryMemory {
-    /// Datagrams that are kept count for half of what there is at most: otherwise they alone would be too much, and
-    /// no context could begin as long as there is traffic.
     fn total(&self) -> u64 {
-        let sum = |all: &[u64]| all.iter().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes));
-        sum(&self.bytes).saturating_add(sum(&self.kept).min(self.bytes_max / KEPT_PART))
+        sum(&self.bytes).saturating_add(self.kept_bytes())
     }
+
+    fn kept_bytes(&self) -> u64 {
+        sum(&self.kept)
+    }
+
+    /// Returns what datagrams that are kept may take.
+    fn kept_bytes_max(&self) -> u64 {
+        let left = self.bytes_max.saturating_sub(sum(&self.bytes));
+        left.clamp(self.bytes_max / KEPT_PART_MIN, self.bytes_max / KEPT_PART)
+    }
+
+    /// Divides what datagrams that are kept may take among the peers, of which so many are there: each has what it takes and
+    /// its part of what is left. An eighth is left at least, for those who have begun to keep some: if it is less, those that
+    /// keep most have to keep less.
+    fn shares(&self, peers: u64) -> Vec<u64> {
+        let bytes_max = self.kept_bytes_max();
+        let level = level(&self.kept, bytes_max - bytes_max / 8);
+        let held: Vec<_> = self.kept.iter().map(|&kept| kept.min(level)).collect();
+        let more = bytes_max.saturating_sub(sum(&held)) / peers.max(1);
+        held.into_iter().map(|held| held + more).collect()
+    }
+}
+
+fn sum(all: &[u64]) -> u64 {
+    all.iter().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes))
+}
+
+/// Returns the most that each may have if all together have so much at most, and whoever wants less has that.
+fn level(wanted: &[u64], most: u64) -> u64 {
+    let mut wanted: Vec<_> = wanted.iter().copied().filter(|&bytes| bytes > 0).collect();
+    wanted.sort_unstable();
+    let mut left = most;
+    for (at, &bytes) in wanted.iter().enumerate() {
+        let share = left / (wanted.len() - at) as u64;
+        if bytes >= share {
+            return share;
+        }
+        left -= bytes;
+    }
+    most
 }
 
 impl Peer {
@@ -76,11 +115,26 @@ impl Peer {
     }
 
     /// Of them, datagrams that may be sent again.
-    fn kept_bytes(&self) -> u64 {
+    pub(super) fn kept_bytes(&self) -> u64 {
         let before = self.before.as_ref().map_or(0, |before| before.kept_bytes());
         let kept = self.retransmit_buffer.bytes() + before;
         // Without contexts a little is kept, for blocks.
         if self.contexts.outgoing.is_used() { kept as u64 } else { 0 }
+    }
+
+    /// Takes what the node has for them: first for those of the present session.
+    fn set_kept_bytes_max(&mut self, bytes: u64) {
+        // Without contexts a little is kept, for blocks, which is not counted.
+        let is_used = self.contexts.outgoing.is_used();
+        let bytes = if is_used { usize::try_from(bytes).unwrap_or(usize::MAX) } else { usize::MAX };
+        let present = self.retransmit_buffer.bytes();
+        self.retransmit_buffer.set_share(bytes);
+        if let Some(before) = &mut self.before {
+            before.set_share(bytes.saturating_sub(present));
+            // Both together keep no more.
+            let rest = bytes.saturating_sub(before.kept_bytes());
+            self.retransmit_buffer.set_share(rest);
+        }
     }
 }
 
@@ -102,7 +156,21 @@ impl Node {
         for index in 0..self.peers.len() {
             self.count_history(index);
         }
+        self.share_kept();
         self.keep_history_within(now, None);
+    }
+
+    /// Has each peer keep no more datagrams than there is memory for.
+    fn share_kept(&mut self) {
+        if self.history.bytes_max == u64::MAX {
+            return;
+        }
+        let peers = self.peers.iter().filter(|peer| !peer.removed).count() as u64;
+        let shares = self.history.shares(peers);
+        for (index, (peer, share)) in self.peers.iter_mut().zip(shares).enumerate() {
+            peer.set_kept_bytes_max(share);
+            self.history.kept[index] = self.history.kept[index].min(share);
+        }
     }
 
     /// A generation has begun of what goes to a peer or comes from it.
@@ -149,7 +217,8 @@ impl Node {
     /// only one of that which has just begun one.
     fn beyond_share(&self, grew: Option<usize>) -> Option<(Evictable, usize)> {
         let peers = self.history.bytes.iter().filter(|&&bytes| bytes > 0).count() as u64;
-        let share = self.history.bytes_max / peers.max(1);
+        let share =
+            (self.history.bytes_max.saturating_sub(self.history.kept_bytes())) / peers.max(1);
         let has_more = |at: usize| self.history.bytes[at] > share;
         let others = |at: usize| has_more(at) && grew != Some(at);
         self.least_recent_where(others).or_else(|| {
@@ -188,7 +257,31 @@ mod tests {
         };
         assert_eq!(memory(vec![0, 0]).total(), 15 << 20);
         assert_eq!(memory(vec![16 << 20, 8 << 20]).total(), 39 << 20);
-        // However much it is, half is left.
-        assert_eq!(memory(vec![u64::MAX, 1]).total(), 63 << 20);
+        // Each may keep more as long as there is memory for it.
+        assert_eq!(memory(vec![16 << 20, 8 << 20]).shares(2), [28 << 20, 20 << 20]);
+        // However much it is, half is left, and who keeps little may keep more.
+        assert_eq!(memory(vec![u64::MAX, 1 << 20]).shares(2), [44 << 20, 4 << 20]);
+        // Where contexts take nearly all, a part is left for that.
+        let full = HistoryMemory { bytes: vec![90 << 20], ..memory(vec![60 << 20, 40 << 20]) };
+        assert_eq!(full.shares(2), [6 << 20; 2]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn shares_are_within_the_limit_and_no_more_is_taken_than_must_be(
+            bytes_max in 8_u64..1 << 40,
+            bytes in proptest::collection::vec(0_u64..1 << 34, 1..20),
+            kept in proptest::collection::vec(0_u64..1 << 34, 1..20),
+        ) {
+            let peers = kept.len() as u64;
+            let memory = HistoryMemory { bytes_max, bytes, kept, ..HistoryMemory::default() };
+            let (shares, most) = (memory.shares(peers), memory.kept_bytes_max());
+            proptest::prop_assert!(sum(&shares) <= most);
+            proptest::prop_assert!(sum(&shares) + peers >= most);
+            if memory.kept_bytes() <= most - most / 8 {
+                let mut all = shares.iter().zip(&memory.kept);
+                proptest::prop_assert!(all.all(|(share, kept)| share >= kept));
+            }
+        }
     }
 }

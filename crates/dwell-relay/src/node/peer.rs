@@ -610,7 +610,7 @@ impl Peer {
         self.turn.end_session();
         self.copies.clear();
         self.first_probes = FIRST_PROBES;
-        let sent = std::mem::take(&mut self.retransmit_buffer);
+        let sent = self.retransmit_buffer.take();
         let awaited = std::mem::take(&mut self.to_retransmit);
         let came = self.reorder.begin_session();
         // Of tests only offers none.

@@ -46,7 +46,9 @@ impl Node {
         }
         let scratch = Scratch { out: scratch, block };
         let (link_first, now) = (offers_link_first(peer), env.now());
-        let (starved_ns, cpu_limit) = (starved_ns(peer, saturation, now), processors.limit(index));
+        let starved_ns = starved_ns(peer, saturation, now);
+        let limits = [processors.limit(index), peer.config.saving.cpu_limit()];
+        let cpu_limit = limits.into_iter().flatten().reduce(CpuLimit::least);
         let mut served = Served {
             peer,
             index,

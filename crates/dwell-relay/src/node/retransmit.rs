@@ -56,6 +56,8 @@ struct Datagram {
 #[derive(Debug)]
 pub(crate) struct RetransmitBuffer {
     limits: Limits,
+    /// What the node has for it, if that is less.
+    share_bytes: usize,
     datagrams: VecDeque<Datagram>,
     bodies: Bodies,
     bytes: usize,
@@ -66,7 +68,8 @@ pub(crate) struct RetransmitBuffer {
 impl Default for RetransmitBuffer {
     fn default() -> Self {
         let (datagrams, bodies) = (VecDeque::new(), Bodies::default());
-        Self { limits: BLOCKS, datagrams, bodies, bytes: 0, budget_bytes: 0 }
+        let share_bytes = usize::MAX;
+        Self { limits: BLOCKS, share_bytes, datagrams, bodies, bytes: 0, budget_bytes: 0 }
     }
 }
 
@@ -76,15 +79,32 @@ impl RetransmitBuffer {
         self.limits = if has_contexts { CONTEXTS } else { BLOCKS };
     }
 
-    /// Keeps the body of a datagram, and forgets what is too old or too much.
-    pub(crate) fn keep(&mut self, now: Instant, number: u32, body: &[u8], rtt_ns: Option<u64>) {
-        self.expire(now, rtt_ns);
-        self.bytes += body.len();
-        while self.bytes > self.limits.bytes || self.datagrams.len() >= self.limits.datagrams {
+    /// Takes what the node has for it: no more is kept from now on, whatever the limits.
+    pub(crate) fn set_share(&mut self, bytes: usize) {
+        self.share_bytes = bytes;
+        self.keep_within(self.limits.datagrams);
+    }
+
+    /// Returns an empty one with the same share of the node's memory.
+    pub(crate) fn take(&mut self) -> Self {
+        let share_bytes = self.share_bytes;
+        std::mem::replace(self, Self { share_bytes, ..Self::default() })
+    }
+
+    fn keep_within(&mut self, datagrams_max: usize) {
+        let bytes_max = self.limits.bytes.min(self.share_bytes);
+        while self.bytes > bytes_max || self.datagrams.len() > datagrams_max {
             if !self.forget_oldest() {
                 break;
             }
         }
+    }
+
+    /// Keeps the body of a datagram, and forgets what is too old or too much.
+    pub(crate) fn keep(&mut self, now: Instant, number: u32, body: &[u8], rtt_ns: Option<u64>) {
+        self.expire(now, rtt_ns);
+        self.bytes += body.len();
+        self.keep_within(self.limits.datagrams - 1);
         self.budget_bytes = (self.budget_bytes + body.len()).min(self.limits.budget_bytes);
         let body = self.bodies.push(body);
         let datagram = Datagram { number, sent_at: now, resent_at: None, tries: 0, body };

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_report::status::{
-    ClassStatus, FlowStatus, PeerStatus, RateSource, RxStatus, Status, TunStatus, TxStatus,
+    ClassStatus, FlowStatus, PeerStatus, RateSource, RxStatus, Status, TunStatus, TxContexts,
+    TxStatus,
 };
 
 use super::Node;
@@ -118,7 +119,7 @@ fn tx_status(peer: &Peer, now: Instant) -> TxStatus {
         loss: peer.reports.recent_there(now),
         frames: accounts.frames + extra.split_datagrams,
         link_bytes: accounts.link_bytes + extra.split_bytes,
-        contexts: peer.contexts.status().0,
+        contexts: TxContexts { kept_bytes: peer.kept_bytes(), ..peer.contexts.status().0 },
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(accounts)
     }

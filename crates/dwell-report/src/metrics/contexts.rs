@@ -19,6 +19,8 @@ fn of_sending(page: &mut Page, peer: &PeerStatus, name: &str) {
     let out = [("peer", name), ("direction", "out")];
     page.gauge("dwell_contexts", "Contexts in use.", &out, f(tx.open));
     page.gauge("dwell_context_memory_bytes", "Memory of contexts.", &out, f(tx.memory_bytes));
+    let help = "Bytes of datagrams that are kept to be sent again, because contexts refer to them.";
+    page.gauge("dwell_context_kept_bytes", help, &[("peer", name)], f(tx.kept_bytes));
     let help = "Batches compressed or decoded in contexts.";
     page.counter("dwell_context_batches_total", help, &out, f(tx.batches));
     let help = "Batches of contexts that stand alone.";

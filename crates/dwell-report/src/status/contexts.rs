@@ -12,8 +12,10 @@ use super::HistogramSummary;
 pub struct TxContexts {
     /// Contexts that are in use.
     pub open: u64,
-    /// The memory of their encoders, in bytes.
+    /// The memory of their encoders, and of what may have to be compressed once more, in bytes.
     pub memory_bytes: u64,
+    /// Bytes of datagrams that are kept to be sent again, because contexts refer to them.
+    pub kept_bytes: u64,
     /// Generations begun, by reason; every reason is there, if only with zero.
     pub generations: BTreeMap<String, u64>,
     /// Of these, those that began from nothing.
@@ -60,7 +62,7 @@ pub struct TxContexts {
 pub struct RxContexts {
     /// Contexts that are in use.
     pub open: u64,
-    /// The memory of their decoders, in bytes.
+    /// The memory of their decoders, and of records that wait, in bytes.
     pub memory_bytes: u64,
     /// Bytes of records that wait for one that is missing.
     pub held_bytes: u64,

@@ -110,6 +110,7 @@ impl OutgoingCounts {
         TxContexts {
             open: open as u64,
             memory_bytes: memory_bytes as u64,
+            kept_bytes: 0,
             generations: Reason::ALL.map(by_reason).into(),
             cold_starts: self.cold,
             dictionary_starts: self.from_dictionary,

@@ -253,9 +253,8 @@ impl Node {
         peer.contexts.outgoing.set_path(rate, peer.rtt_ns);
         peer.contexts.incoming.set_path(peer.rtt_ns);
         let mut processor = self.processors.of_peer(now, index);
-        let saving = peer.config.saving;
-        if saving.saves_bytes {
-            processor.share = processor.share.min(f64::from(saving.cpu_ppm) / 1e6);
+        if let Some(share) = peer.config.saving.cpu_share() {
+            processor.share = processor.share.min(share);
         }
         let may_try = self.processors.may_try(now);
         let path = (rate, takes_models, peer.reports.model_rate());

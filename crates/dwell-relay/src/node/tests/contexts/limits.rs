@@ -129,3 +129,57 @@ fn limits_that_change_during_a_handshake_hold_from_the_next_one_on() {
         }
     }
 }
+
+/// On a fast link what may have to be sent again is most of what contexts take: it is kept within the node's memory, too.
+#[test]
+fn what_may_be_sent_again_is_kept_within_the_memory_for_contexts() {
+    const BYTES_MAX: u64 = 8 << 20;
+    let most_kept = |bytes_max| {
+        let mut net = pair_of_rate([HOST_PAIR; 2], "100mbit", &good_link().with_loss(0.001), 3);
+        net.net.with_node(net.ends[0], |end, _, _| end.node.set_history_memory(bytes_max));
+        net.run_to(2_000);
+        net.set_traffic(Traffic { flows: 4, six: true, random: 0.9, ..Traffic::default() });
+        net.start_sources(2_000, 14_000, 100 * MICRO_NS);
+        let (mut kept, mut all) = (0, 0);
+        for ms in (2_100..3_400).step_by(20) {
+            net.run_to(ms);
+            let history = net.end(0).node.history_status();
+            all = all.max(history.memory_bytes);
+            kept = kept.max(net.end(0).peer().tx.contexts.kept_bytes);
+        }
+        net.run_to(6_000);
+        assert_sound(&net);
+        (kept, all)
+    };
+    let (kept, all) = most_kept(BYTES_MAX);
+    assert!(kept <= BYTES_MAX / 2 && all <= BYTES_MAX * 9 / 8, "{kept} {all}");
+    let (without, _) = most_kept(u64::MAX);
+    assert!(without > 2 * kept, "{without} {kept}");
+}
+
+/// Whatever is to be saved: what there is no time for goes raw.
+#[test]
+fn compressing_takes_no_more_of_the_processor_than_is_configured() {
+    const SECONDS: u64 = 2;
+    /// As the modelled processor takes for each.
+    const NS_OF_BYTE: f64 = 2.0;
+    let took_ns = |codec: &str, lines: &str| {
+        let lines = format!("scheme = \"auto\"\ncodec = \"{codec}\"\n{lines}");
+        let mut net = pair_of_rate([&lines, &lines], "100mbit", &good_link(), 5);
+        net.run_to(2_000);
+        net.start_sources(2_000, SECONDS * 40_000, 25 * MICRO_NS);
+        net.run_to(2_000 + SECONDS * 1_000);
+        let bytes = net.end(0).peer().tx.contexts.bytes_in;
+        net.run_to(20_000);
+        assert_sound(&net);
+        bytes as f64 * NS_OF_BYTE
+    };
+    for (codec, part) in [("zstd:1", 1), ("zstd:9", 2)] {
+        let most_ns = (SECONDS * 10_000_000 * part) as f64;
+        let limit = format!("cpu = \"{part}%\"");
+        let [limited, usual] = [&limit[..], ""].map(|lines| took_ns(codec, lines));
+        assert!(limited <= 1.2 * most_ns, "{codec} {part}: {limited}");
+        assert!(usual > 1.5 * limited, "{codec} {part}: {limited} {usual}");
+        assert!(limited > 0.5 * most_ns, "{codec} {part}: {limited} of {most_ns}");
+    }
+}
