@@ -13,7 +13,19 @@
  *         if all of it was taken: dwell_sender_unblocked(s)
  *         if dwell_sender_compress(s, now) == 0 and blocked: wait until fd is writable
  *
- * examples/socket.c does that with a TCP connection.
+ * examples/socket.c does that with a TCP connection, examples/stream.py with any socket.
+ *
+ * What the transport takes at once goes as it is, with the default settings. So without dwell_sender_blocked data that
+ * fit into the sender's buffer are not compressed, however slow the link is, and nothing says so. A transport
+ * whose writes block takes no more from when a write begins until it returns. A thread of its own writes:
+ *
+ *     copy the bytes of dwell_sender_wire(s, now(), &len)
+ *     dwell_sender_wrote(s, now(), len), dwell_sender_blocked(s, now())
+ *     write all of the copy to fd
+ *     dwell_sender_unblocked(s)
+ *
+ * and another one calls dwell_sender_accept and dwell_sender_compress during the write; a lock keeps their calls
+ * apart. examples/stream.go does that with anything that can be written to.
  *
  * THREADS. The library starts none, and has no state that objects share. An object (a configuration, a sender,
  * a receiver) may be used by one thread at a time, whichever that is: whoever hands it to another thread, or
