@@ -219,7 +219,7 @@ impl LinkRate {
     pub fn presume(&mut self, now: Instant, rate: f64, bytes: u64) {
         self.expect(now, rate);
         if rate > 0.0 {
-            self.presumed = Some((rate, self.written + bytes));
+            self.presumed = Some((rate, self.written.saturating_add(bytes)));
             self.climb = Some(Climb::new(now, rate, self.written as i64));
         }
     }

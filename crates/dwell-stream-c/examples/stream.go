@@ -1,4 +1,4 @@
-// A stream from Go by cgo: compressed, written to a pipe, restored and compared.
+// A stream from Go by cgo: compressed while a pipe takes no more, restored and compared.
 //
 //	PKG_CONFIG_PATH=/usr/local/lib/pkgconfig LD_LIBRARY_PATH=/usr/local/lib go run stream.go [FILE]
 package main
@@ -26,13 +26,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
+	"time"
 	"unsafe"
 )
 
-// Writer compresses what is written to it. One goroutine at a time may use it.
+// The bytes a second that the reader takes, in place of a slow link.
+const rate = 1_000_000
+
+// Writer compresses what is written to it while the writer below takes no more: a goroutine of its own
+// writes there, until Close. One goroutine at a time may use it.
 type Writer struct {
-	to     io.Writer
-	sender *C.dwell_sender
+	to io.Writer
+	// For all that follows.
+	lock      sync.Mutex
+	changed   *sync.Cond
+	sender    *C.dwell_sender
+	isWriting bool
+	isOver    bool
+	err       error
 }
 
 // NewWriter makes a writer with these settings, of which dwell_stream.h has a list.
@@ -54,50 +66,91 @@ func NewWriter(to io.Writer, settings map[string]string) (*Writer, error) {
 	if sender == nil {
 		return nil, errors.New(C.GoString(why))
 	}
-	return &Writer{to, sender}, nil
+	w := &Writer{to: to, sender: sender}
+	w.changed = sync.NewCond(&w.lock)
+	go w.drain()
+	return w, nil
 }
 
 // Write takes all of it.
 func (w *Writer) Write(data []byte) (int, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
 	given := 0
-	for given < len(data) {
+	for given < len(data) && w.err == nil {
 		at := (*C.uint8_t)(unsafe.Pointer(&data[given]))
-		given += int(C.dwell_sender_accept(w.sender, at, C.size_t(len(data)-given)))
-		if err := w.pump(); err != nil {
-			return given, err
+		taken := int(C.dwell_sender_accept(w.sender, at, C.size_t(len(data)-given)))
+		given += taken
+		w.changed.Broadcast()
+		// What could go at once is not to wait for that.
+		if (w.isWriting || taken == 0) && C.compress_block(w.sender) == 1 {
+			continue
+		}
+		if taken == 0 {
+			w.changed.Wait()
 		}
 	}
-	return given, nil
+	return given, w.err
 }
 
-// Close says the stream's end, and frees the writer.
+// Close says the stream's end, waits until all is written, and frees the writer.
 func (w *Writer) Close() error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
 	C.dwell_sender_finish(w.sender)
-	err := w.pump()
+	w.changed.Broadcast()
+	for !w.isOver {
+		if C.compress_block(w.sender) == 0 {
+			w.changed.Wait()
+		}
+	}
 	C.dwell_sender_free(w.sender)
 	w.sender = nil
-	return err
+	return w.err
 }
 
-func (w *Writer) pump() error {
-	for {
-		for {
-			var length C.size_t
-			wire := C.dwell_sender_wire(w.sender, C.now_ns(), &length)
-			if length == 0 {
-				break
+// drain writes until the stream's end. While it is in Write the writer below takes no more: the sender has to
+// be notified of that, or what fits into its buffer goes as it is.
+func (w *Writer) drain() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for w.err == nil && !bool(C.dwell_sender_is_finished(w.sender)) {
+		var length C.size_t
+		wire := C.dwell_sender_wire(w.sender, C.now_ns(), &length)
+		if length == 0 {
+			if C.compress_block(w.sender) == 0 {
+				w.changed.Wait()
 			}
-			n, err := w.to.Write(unsafe.Slice((*byte)(unsafe.Pointer(wire)), int(length)))
-			C.dwell_sender_wrote(w.sender, C.now_ns(), C.size_t(n))
-			if err != nil {
-				return err
-			}
+			continue
 		}
+		piece := C.GoBytes(unsafe.Pointer(wire), C.int(length))
+		C.dwell_sender_wrote(w.sender, C.now_ns(), length)
+		C.dwell_sender_blocked(w.sender, C.now_ns())
+		w.isWriting = true
+		w.changed.Broadcast()
+		w.lock.Unlock()
+		_, err := w.to.Write(piece)
+		w.lock.Lock()
+		w.isWriting = false
 		C.dwell_sender_unblocked(w.sender)
-		if C.compress_block(w.sender) == 0 {
-			return nil
-		}
+		w.err = err
+		w.changed.Broadcast()
 	}
+	w.isOver = true
+	w.changed.Broadcast()
+}
+
+// link reads no more than so many bytes a second, and counts them.
+type link struct {
+	from  io.Reader
+	bytes int
+}
+
+func (l *link) Read(buffer []byte) (int, error) {
+	n, err := l.from.Read(buffer[:min(len(buffer), 16<<10)])
+	l.bytes += n
+	time.Sleep(time.Duration(n) * time.Second / rate)
+	return n, err
 }
 
 // restore reads a stream to its end.
@@ -143,21 +196,23 @@ func run() error {
 	}
 	far, near := io.Pipe()
 	go func() {
-		writer, err := NewWriter(near, map[string]string{"objective": "bytes", "codecs": "zstd:3"})
+		writer, err := NewWriter(near, nil)
 		if err == nil {
 			_, err = writer.Write(data)
 			err = errors.Join(err, writer.Close())
 		}
 		near.CloseWithError(err)
 	}()
-	got, err := restore(far)
+	wire := &link{from: far}
+	got, err := restore(wire)
 	if err != nil {
 		return err
 	}
 	if !bytes.Equal(got, data) {
 		return errors.New("it is not the same")
 	}
-	fmt.Printf("version %s: %d bytes, and the same\n", C.GoString(C.dwell_stream_version()), len(data))
+	version := C.GoString(C.dwell_stream_version())
+	fmt.Printf("version %s: %d bytes, %d on the wire, and the same\n", version, len(data), wire.bytes)
 	return nil
 }
 

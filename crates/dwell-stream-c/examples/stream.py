@@ -1,4 +1,4 @@
-"""A stream from Python by ctypes: compressed, sent through a socket pair, restored and compared.
+"""A stream from Python by ctypes: compressed while a socket is full, restored and compared.
 
     LD_LIBRARY_PATH=/usr/local/lib python3 stream.py [FILE]
 
@@ -6,6 +6,7 @@ For Python itself there is the package of docs/python.md, which needs no ctypes.
 """
 
 import ctypes
+import select
 import socket
 import sys
 import threading
@@ -34,6 +35,7 @@ sender_accept = function("dwell_sender_accept", size, pointer, text, size)
 sender_finish = function("dwell_sender_finish", None, pointer)
 sender_wire = function("dwell_sender_wire", pointer, pointer, ctypes.c_uint64, LENGTH)
 sender_wrote = function("dwell_sender_wrote", ctypes.c_int, pointer, ctypes.c_uint64, size)
+sender_blocked = function("dwell_sender_blocked", None, pointer, ctypes.c_uint64)
 sender_unblocked = function("dwell_sender_unblocked", None, pointer)
 sender_compress = function("dwell_sender_compress", ctypes.c_int, pointer, CLOCK)
 sender_is_finished = function("dwell_sender_is_finished", ctypes.c_bool, pointer)
@@ -48,41 +50,71 @@ receiver_end = function("dwell_receiver_end", ctypes.c_int, pointer)
 # It must live as long as it may be called.
 now = CLOCK(time.monotonic_ns)
 
+# What the kernel holds can't be compressed any more. Linux holds twice as much, and a sender
+# assumes that.
+KERNEL_HOLDS = 64 << 10
+# The bytes a second that the receiver takes, in place of a slow link.
+RATE = 1_000_000
 
-def send(data, sock, settings):
-    """Sends everything, and returns the bytes on the wire."""
+
+def new_sender(settings):
+    """Returns a sender with these settings, of which dwell_stream.h has a list."""
     why = ctypes.create_string_buffer(200)
     config = config_new()
-    for name, value in settings.items():
-        if config_set(config, name.encode(), value.encode(), why, len(why)) != 0:
-            raise ValueError(why.value.decode())
-    sender = sender_with(config, why, len(why))
-    config_free(config)
+    try:
+        for name, value in settings.items():
+            if config_set(config, name.encode(), value.encode(), why, len(why)) != 0:
+                raise ValueError(why.value.decode())
+        sender = sender_with(config, why, len(why))
+    finally:
+        config_free(config)
     if not sender:
         raise ValueError(why.value.decode())
+    return sender
+
+
+def write(sender, sock):
+    """Writes until the socket takes no more, and notifies the sender; true if it took all."""
+    length = size()
+    while wire := sender_wire(sender, now(), length):
+        if length.value == 0:
+            break
+        try:
+            taken = sock.send(ctypes.string_at(wire, length.value))
+        except BlockingIOError:
+            taken = 0
+        sender_wrote(sender, now(), taken)
+        if taken < length.value:
+            sender_blocked(sender, now())
+            return False
+    sender_unblocked(sender)
+    return True
+
+
+def send(data, sock, settings):
+    """Sends everything, compressed while the socket is full; returns the bytes on the wire."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_HOLDS)
+    sender, given = new_sender(settings), 0
     try:
-        given, length = 0, size()
         while not sender_is_finished(sender):
             given += sender_accept(sender, data[given:given + 65536], min(65536, len(data) - given))
             if given == len(data):
                 sender_finish(sender)
-            while wire := sender_wire(sender, now(), length):
-                if length.value == 0:
-                    break
-                sock.sendall(ctypes.string_at(wire, length.value))
-                sender_wrote(sender, now(), length.value)
-            sender_unblocked(sender)
-            sender_compress(sender, now)
+            took_all = write(sender, sock)
+            if sender_compress(sender, now) == 0 and not took_all:
+                select.select([], [sock], [])
         return sender_wire_bytes(sender)
     finally:
         sender_free(sender)
 
 
 def receive(sock):
-    """Returns everything up to the stream's end."""
+    """Returns everything up to the stream's end, as slowly as RATE says."""
     receiver, got, length = receiver_new(), bytearray(), size()
     try:
-        while piece := sock.recv(65536):
+        while piece := sock.recv(16384):
+            time.sleep(len(piece) / RATE)
             while piece:
                 taken = receiver_feed(receiver, piece, len(piece))
                 if taken < 0:
@@ -109,7 +141,7 @@ def main():
     got = []
     reader = threading.Thread(target=lambda: got.append(receive(far)))
     reader.start()
-    wire_bytes = send(data, near, {"objective": "bytes", "codecs": "zstd:3"})
+    wire_bytes = send(data, near, {})
     near.close()
     reader.join()
     if got != [data]:

@@ -13,7 +13,19 @@
  *         if all of it was taken: dwell_sender_unblocked(s)
  *         if dwell_sender_compress(s, now) == 0 and blocked: wait until fd is writable
  *
- * examples/socket.c does that with a TCP connection.
+ * examples/socket.c does that with a TCP connection, examples/stream.py with any socket.
+ *
+ * What the transport takes at once goes as it is, with the default settings. So without dwell_sender_blocked data that
+ * fit into the sender's buffer are not compressed, however slow the link is, and nothing says so. A transport
+ * whose writes block takes no more from when a write begins until it returns. A thread of its own writes:
+ *
+ *     copy the bytes of dwell_sender_wire(s, now(), &len)
+ *     dwell_sender_wrote(s, now(), len), dwell_sender_blocked(s, now())
+ *     write all of the copy to fd
+ *     dwell_sender_unblocked(s)
+ *
+ * and another one calls dwell_sender_accept and dwell_sender_compress during the write; a lock keeps their calls
+ * apart. examples/stream.go does that with anything that can be written to.
  *
  * THREADS. The library starts none, and has no state that objects share. An object (a configuration, a sender,
  * a receiver) may be used by one thread at a time, whichever that is: whoever hands it to another thread, or
@@ -54,14 +66,15 @@ typedef struct dwell_receiver dwell_receiver;
 #define DWELL_DAMAGED (-1)   /* the stream cannot be restored; close the transport */
 #define DWELL_TRUNCATED (-2) /* the transport ended before the stream did */
 #define DWELL_ABORTED (-3)   /* the sender gave the stream up */
-#define DWELL_MISUSE (-4)    /* the call does not make sense: a null pointer, too great a length */
+#define DWELL_MISUSE (-4)    /* the call does not make sense: a null pointer, too great a length, a setting that is not possible */
 
 /* The settings of senders and receivers, at first the defaults. It can be freed, or changed, once they are made. */
 dwell_config *dwell_config_new(void);
 void dwell_config_free(dwell_config *config);
 /* Changes a setting, and returns 0; or DWELL_MISUSE with the reason in `why` (at most `why_len` bytes with the final
  * zero) if that is not null. Sizes are bytes, or have a unit, as "64KiB"; what is true or false may be "yes", "on" and
- * "1", "no", "off" and "0".
+ * "1", "no", "off" and "0". Limits that are out of range are refused here, and settings of a sender that are not possible
+ * together by dwell_sender_with.
  *
  *   objective            time (a block is compressed if it arrives sooner so) or bytes (always); sets the strategy to hull, with its codecs
  *   strategy             hull, raw, all, switch, mix, mix-2in, mix-2out, tcpcomp, kernel-level, plain; sets the codecs to
@@ -71,15 +84,25 @@ void dwell_config_free(dwell_config *config);
  *   buffer_len           what waits in a sender at most: two blocks or more [256KiB]
  *   history              true if blocks may refer to the 128 KiB before them, at both ends [true]
  *   idle_history         true if a sender holds these while nothing waits, too [true]
+ *   window_log           the binary logarithm of the window of a running context, 15 to 23, to which blocks may refer in place
+ *                        of a history; 0 for none [0]. It adds codecs, unless these were set. The receiver has to
+ *                        accept it: limits.window_log
+ *   model_log            the binary logarithm of the memory of a model (ppm) that this context may be over a thin link, 20 to
+ *                        26; 0 for none [0]. It takes a window, and adds codecs, unless these were set. The receiver
+ *                        has to accept it: limits.model_log
  *   mss                  the payload of a segment, for tcpcomp and kernel-level [1448]
  *   reorder_max          blocks that may overtake another one, for mix-2out, up to 64 [16]
  *   tcpcomp.target_len, .factor_min, .poor_units, .skip_first, .skip_max, .backoff, .variance_first, .drift,
  *   .process_variance, .measurement_variance         the paper's parameters [its values]
- *   limits.output_len    restored bytes that wait in a receiver before it takes no more [256KiB]
- *   limits.block_len     the longest blocks that a receiver accepts [64KiB]
- *   limits.reorder       blocks that may come too early [64]
+ *   limits.output_len    restored bytes that wait in a receiver before it takes no more, at least 1 [256KiB]
+ *   limits.block_len     the longest blocks that a receiver accepts: 4 to 64 KiB [64KiB]
+ *   limits.reorder       blocks that may come too early, up to 64 [64]
  *   limits.units         true if streams in units are accepted [true]
- *   limits.history       true if streams whose blocks refer to earlier ones are accepted [true] */
+ *   limits.history       true if streams whose blocks refer to earlier ones are accepted [true]
+ *   limits.window_log    the longest window of a running context that is accepted, 15 to 23; 0 for none [0]. Three times as many
+ *                        bytes are held then, and half a megabyte
+ *   limits.model_log     the most memory of a model that is accepted in such a context, 20 to 26; 0 for none [0]. So many bytes
+ *                        more are held then, and 192 KiB */
 int dwell_config_set(dwell_config *config, const char *name, const char *value, char *why, size_t why_len);
 
 /* A sender with these settings; the defaults for null. Returns null if they are not possible together, with the
@@ -129,6 +152,12 @@ typedef struct dwell_link_report {
 /* Notes that; call it before dwell_sender_wire when bytes were accepted, not more often than each millisecond.
  * Without it what comes now and then goes as it is, since the rate of a link that is never full is not known. */
 void dwell_sender_reported(dwell_sender *sender, uint64_t now_ns, const dwell_link_report *report);
+/* For a stream that begins on a link of which nothing is known: it is taken to be full and to carry `rate` bytes a second,
+ * and no more until `bytes` were written, so that the first data are compressed, too. Call it before anything is
+ * accepted. A rate that is not above zero has no effect. dwell send presumes 12.5e6 for 65536 bytes. */
+void dwell_sender_presume_rate(dwell_sender *sender, uint64_t now_ns, double rate, uint64_t bytes);
+/* What is accepted has more behind it, until dwell_sender_finish: no block is a message that somebody waits for. */
+void dwell_sender_expect_bulk(dwell_sender *sender);
 /* Returns the bytes that wait in the sender. */
 size_t dwell_sender_held(const dwell_sender *sender);
 /* Compresses one block if that is of use now: 1, or 0 if not. */

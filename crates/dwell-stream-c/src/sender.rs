@@ -155,6 +155,36 @@ pub unsafe extern "C" fn dwell_sender_reported(
 /// # Safety
 /// `sender` must be null or a sender.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_presume_rate(
+    sender: *mut dwell_sender,
+    now_ns: u64,
+    rate: f64,
+    bytes: u64,
+) {
+    // SAFETY: by the function's own condition.
+    let this = unsafe { sender.as_mut() };
+    if let Some(this) = this.filter(|_| rate.is_finite() && rate > 0.0) {
+        this.sender.presume_rate(Instant::from_ns(now_ns), rate, bytes);
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_expect_bulk(sender: *mut dwell_sender) {
+    // SAFETY: by the function's own condition.
+    if let Some(this) = unsafe { sender.as_mut() } {
+        this.sender.expect_bulk();
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn dwell_sender_held(sender: *const dwell_sender) -> usize {
     // SAFETY: by the function's own condition.
     unsafe { sender.as_ref() }.map_or(0, |this| this.sender.held())

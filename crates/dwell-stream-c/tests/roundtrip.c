@@ -57,11 +57,72 @@ static int transfer(const char *strategy) {
     return 0;
 }
 
+/* The bytes that a sender writes first over a link that is presumed to carry so much; more than there are if it
+ * does not accept them. */
+static size_t first_bytes(double rate) {
+    dwell_sender *sender = dwell_sender_with(NULL, NULL, 0);
+    dwell_sender_expect_bulk(sender);
+    dwell_sender_presume_rate(sender, now_ns(), rate, 128 << 10);
+    size_t len = 0;
+    if (dwell_sender_accept(sender, (const uint8_t *)text, 100000) != 100000) return sizeof text;
+    dwell_sender_wire(sender, now_ns(), &len);
+    if (len == 0 && dwell_sender_compress(sender, now_ns) == 1) dwell_sender_wire(sender, now_ns(), &len);
+    /* For ever: that is no sum that runs over. */
+    dwell_sender_wrote(sender, now_ns(), len);
+    dwell_sender_presume_rate(sender, now_ns(), 1e6, UINT64_MAX);
+    dwell_sender_free(sender);
+    return len;
+}
+
+/* A stream with a window, for a receiver that accepts none, and for one that does. */
+static int windows(void) {
+    char why[200];
+    dwell_config *config = dwell_config_new();
+    CHECK(dwell_config_set(config, "model_log", "20", NULL, 0) == 0);
+    CHECK(dwell_sender_with(config, why, sizeof why) == NULL && strstr(why, "beside a window"));
+    CHECK(dwell_config_set(config, "window_log", "15", NULL, 0) == 0);
+    for (int accepts = 0; accepts < 2; accepts++) {
+        if (accepts) {
+            CHECK(dwell_config_set(config, "limits.window_log", "15", NULL, 0) == 0);
+            CHECK(dwell_config_set(config, "limits.model_log", "20", NULL, 0) == 0);
+        }
+        dwell_sender *sender = dwell_sender_with(config, why, sizeof why);
+        dwell_receiver *receiver = dwell_receiver_with(config);
+        CHECK(sender != NULL && receiver != NULL);
+        dwell_sender_finish(sender);
+        size_t len = 0;
+        const uint8_t *wire = dwell_sender_wire(sender, now_ns(), &len);
+        ptrdiff_t taken = dwell_receiver_feed(receiver, wire, len);
+        CHECK(accepts ? taken == (ptrdiff_t)len : taken == DWELL_DAMAGED);
+        dwell_sender_free(sender);
+        dwell_receiver_free(receiver);
+    }
+    dwell_config_free(config);
+    return 0;
+}
+
+/* Limits that no receiver can have: they were taken. */
+static int wrong_limits(void) {
+    char why[200];
+    dwell_config *config = dwell_config_new();
+    CHECK(dwell_config_set(config, "limits.reorder", "200", why, sizeof why) == DWELL_MISUSE);
+    CHECK(strstr(why, "at most 64"));
+    CHECK(dwell_config_set(config, "limits.block_len", "5GiB", why, sizeof why) == DWELL_MISUSE);
+    CHECK(strstr(why, "4096 to 65536"));
+    CHECK(dwell_config_set(config, "limits.window_log", "24", NULL, 0) == DWELL_MISUSE);
+    dwell_config_free(config);
+    return 0;
+}
+
 int main(void) {
     for (size_t i = 0; i < sizeof text; i++) text[i] = "dwell time "[i % 11] + (i % 997 == 0);
     CHECK(transfer(NULL) == 0);
     CHECK(transfer("all") == 0);
     CHECK(transfer("tcpcomp") == 0);
+    CHECK(windows() == 0);
+    CHECK(wrong_limits() == 0);
+    CHECK(first_bytes(0) > 60000 && first_bytes(0.0 / 0.0) > 60000);
+    CHECK(first_bytes(1e6) > 0 && first_bytes(1e6) < 20000);
 
     dwell_receiver *receiver = dwell_receiver_new();
     CHECK(dwell_receiver_feed(receiver, (const uint8_t *)"dws", 3) == 3);
@@ -109,6 +170,8 @@ int main(void) {
     dwell_config_free(NULL);
 
     dwell_sender_unblocked(NULL);
+    dwell_sender_expect_bulk(NULL);
+    dwell_sender_presume_rate(NULL, now_ns(), 1e6, 1);
     dwell_sender_transport_holds(NULL, 1);
     CHECK(dwell_sender_not_sent_len(NULL) == 0);
     dwell_sender_free(NULL);

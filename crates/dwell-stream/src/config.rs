@@ -176,11 +176,9 @@ impl Config {
         if self.mss < MSS_MIN {
             return Err(ConfigError::Mss(self.mss));
         }
-        if self.window_log != 0 && !(CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX).contains(&self.window_log) {
-            return Err(ConfigError::Window(self.window_log));
-        }
-        let is_memory = (PPM_MEMORY_LOG_MIN..=PPM_MEMORY_LOG_MAX).contains(&self.model_log);
-        if self.model_log != 0 && (!is_memory || self.window_log == 0) {
+        check_window(self.window_log)?;
+        check_model(self.model_log)?;
+        if self.model_log != 0 && self.window_log == 0 {
             return Err(ConfigError::Model(self.model_log));
         }
         if self.reorder_max > REORDER_MAX {
@@ -281,6 +279,22 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self::new(Strategy::default())
+    }
+}
+
+/// Checks the window of a running context, of either end.
+pub(crate) fn check_window(window_log: u8) -> Result<(), ConfigError> {
+    match window_log {
+        0 | CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX => Ok(()),
+        _ => Err(ConfigError::Window(window_log)),
+    }
+}
+
+/// Checks the memory of a model, of either end.
+pub(crate) fn check_model(model_log: u8) -> Result<(), ConfigError> {
+    match model_log {
+        0 | PPM_MEMORY_LOG_MIN..=PPM_MEMORY_LOG_MAX => Ok(()),
+        _ => Err(ConfigError::Model(model_log)),
     }
 }
 

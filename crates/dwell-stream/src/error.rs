@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, MSS_MIN, REORDER_MAX};
 use crate::strategy::Strategy;
 
-/// The reason why a sender cannot be made as it was configured.
+/// The reason why a sender cannot be made as it was configured, or why a receiver cannot have such limits.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// The block length is not a power of two in its range.
@@ -30,6 +30,14 @@ pub enum ConfigError {
         /// The block length beside it.
         block_len: usize,
     },
+    /// A receiver's limit for the length of blocks that is out of its range.
+    #[error(
+        "a limit of {0} bytes for blocks is not possible: use {BLOCK_LEN_MIN} to {BLOCK_LEN_MAX}"
+    )]
+    BlockLimit(usize),
+    /// A receiver that never takes anything.
+    #[error("an output of no bytes takes nothing: use at least 1, for instance 256 KiB")]
+    OutputLen,
     /// Segments that are too short for a header and some payload.
     #[error("segments of {0} bytes are too short: use at least {MSS_MIN}")]
     Mss(usize),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crc32fast::Hasher;
 
 use crate::compress::Decompressors;
-use crate::config::BLOCK_LEN_MAX;
+use crate::config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, REORDER_MAX, check_model, check_window};
 use crate::context::ReceiverContext;
-use crate::error::{AbortReason, StreamError};
+use crate::error::{AbortReason, ConfigError, StreamError};
 use crate::frame::{
     BlockHeader, HEADER_LEN_MAX, Header, Layout, MAGIC, PREAMBLE_LEN, Preamble, UnitForm,
     UnitHeader,
@@ -23,7 +23,7 @@ pub struct Limits {
     /// The restored bytes that wait to be consumed before no more is taken; one block may exceed
     /// it. Default 256 KiB.
     pub output_len: usize,
-    /// The longest blocks accepted. Default and maximum 64 KiB.
+    /// The longest blocks accepted, 4 to 64 KiB. Default 64 KiB.
     pub block_len: usize,
     /// The most blocks that may come before one that precedes them. Default and maximum 64.
     pub reorder: u8,
@@ -47,7 +47,7 @@ impl Default for Limits {
         Self {
             output_len: 256 << 10,
             block_len: BLOCK_LEN_MAX,
-            reorder: 64,
+            reorder: REORDER_MAX,
             units: true,
             history: true,
             window_log: 0,
@@ -61,6 +61,25 @@ impl Limits {
     /// than `output_len`, two blocks and the history are held, and nothing is given out unverified.
     pub fn in_order() -> Self {
         Self { reorder: 0, units: false, ..Self::default() }
+    }
+
+    /// Checks that each limit is one that a receiver can keep to. Receivers are made with others, too:
+    /// what is beyond a maximum is then the maximum.
+    ///
+    /// # Errors
+    /// The first that is out of range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.output_len == 0 {
+            return Err(ConfigError::OutputLen);
+        }
+        if !(BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&self.block_len) {
+            return Err(ConfigError::BlockLimit(self.block_len));
+        }
+        if self.reorder > REORDER_MAX {
+            return Err(ConfigError::Reorder(self.reorder));
+        }
+        check_window(self.window_log)?;
+        check_model(self.model_log)
     }
 }
 
@@ -583,4 +602,28 @@ fn fill(buf: &mut Vec<u8>, bytes: &[u8], wanted: usize) -> usize {
     let len = (wanted - buf.len()).min(bytes.len());
     buf.extend_from_slice(&bytes[..len]);
     len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_out_of_range_are_reported() {
+        assert_eq!(Limits::default().check(), Ok(()));
+        assert_eq!(Limits::in_order().check(), Ok(()));
+        let most = Limits { window_log: 23, model_log: 26, ..Limits::default() };
+        assert_eq!(most.check(), Ok(()));
+        let reported = |change: fn(&mut Limits)| {
+            let mut limits = Limits::default();
+            change(&mut limits);
+            limits.check().unwrap_err()
+        };
+        assert_eq!(reported(|l| l.output_len = 0), ConfigError::OutputLen);
+        assert_eq!(reported(|l| l.block_len = 4095), ConfigError::BlockLimit(4095));
+        assert_eq!(reported(|l| l.block_len = 65_537), ConfigError::BlockLimit(65_537));
+        assert_eq!(reported(|l| l.reorder = 65), ConfigError::Reorder(65));
+        assert_eq!(reported(|l| l.window_log = 14), ConfigError::Window(14));
+        assert_eq!(reported(|l| l.model_log = 27), ConfigError::Model(27));
+    }
 }
