@@ -187,6 +187,11 @@ impl ContextDecoder {
         self.model.is_some()
     }
 
+    /// Returns true if a batch of so many bytes may take [much longer](PpmDecoder::may_learn_again) than others.
+    pub fn may_learn_again(&self, bytes: usize) -> bool {
+        self.model.as_ref().is_some_and(|model| model.may_learn_again(bytes))
+    }
+
     /// Gives back what the running generation is decoded with: nothing of it is to come any more.
     pub fn forget_running(&mut self) {
         (self.stream, self.model, self.is_live) = (None, None, false);

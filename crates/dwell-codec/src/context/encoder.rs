@@ -295,6 +295,11 @@ impl ContextEncoder {
         }
     }
 
+    /// Returns true if a batch of so many bytes may take [much longer](PpmEncoder::may_learn_again) than others.
+    pub fn may_learn_again(&self, bytes: usize) -> bool {
+        matches!(&self.kind, Kind::Ppm(model) if model.may_learn_again(bytes))
+    }
+
     /// Returns the bytes of memory that are allocated now. They grow with the first batch of a
     /// generation, for zstd's tables and window, and with the ring until it is full.
     pub fn memory_bytes(&self) -> usize {

@@ -250,6 +250,11 @@ impl Arena {
         self.slots.capacity() * SLOT_LEN
     }
 
+    /// Returns the bytes between the text and the lowest unit: the memory is full when they are used up, and not before.
+    pub(super) fn gap_bytes(&self) -> u32 {
+        self.lowest * SLOT_LEN as u32 - self.text
+    }
+
     /// Returns the number of bytes of text.
     pub(super) fn text_len(&self) -> u32 {
         self.text

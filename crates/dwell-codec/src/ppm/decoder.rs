@@ -86,6 +86,12 @@ impl PpmDecoder {
         self.spec
     }
 
+    /// Returns true if so many more bytes may fill the model's memory, as far as that can be known before: then it learns up to
+    /// 128 KiB once more, which takes some hundred times as long as a packet.
+    pub fn may_learn_again(&self, bytes: usize) -> bool {
+        self.learner.may_learn_again(bytes)
+    }
+
     /// Returns the bytes of memory that are allocated.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.learner.memory_bytes()

@@ -82,6 +82,10 @@ impl Learner {
         }
     }
 
+    pub(super) fn may_learn_again(&self, bytes: usize) -> bool {
+        self.model.may_fill(bytes)
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.model.memory_bytes() + self.history.memory_bytes()
     }

@@ -16,6 +16,8 @@ use super::range::{Coder, RangeDecoder};
 const FREQUENCY_MAX: u32 = 124;
 /// What a symbol's frequency grows by when it comes.
 const STEP: u32 = 4;
+/// A byte takes no more memory than this, but for one that many long contexts grow for at once.
+const BYTES_FOR_EACH: usize = 192;
 /// The longest run of certain symbols that is counted from below zero.
 const RUN_MAX: i32 = 12;
 
@@ -126,6 +128,11 @@ impl Model {
     #[inline(always)]
     pub(super) fn take_restarted(&mut self) -> bool {
         std::mem::take(&mut self.is_restarted)
+    }
+
+    /// Returns true if the memory may become full with so many more bytes.
+    pub(super) fn may_fill(&self, bytes: usize) -> bool {
+        self.arena.gap_bytes() as usize <= bytes.saturating_mul(BYTES_FOR_EACH)
     }
 
     /// Returns the bytes of memory.

@@ -10,7 +10,7 @@ use super::arena::UNIT_LEN;
 use super::history::History;
 use super::learner::Learner;
 use super::model::Model;
-use super::range::{RangeDecoder, RangeEncoder};
+use super::range::{Nowhere, RangeDecoder, RangeEncoder};
 use super::*;
 use crate::{CodecId, DecodeError};
 
@@ -274,6 +274,32 @@ fn a_restart_learns_what_is_remembered() {
     let (plain, restarts) = encode_plainly(encoder.spec(), &text);
     assert!(restarts > 3);
     assert!(sum < plain.len(), "{sum} bytes, {} without it", plain.len());
+}
+
+/// It is known before, and seldom said in vain.
+#[test]
+fn what_may_fill_the_memory_is_known_before() {
+    for (order, text) in
+        [(4, prose(7, 2_000_000)), (6, noise(8, 600_000)), (12, prose(9, 1_000_000))]
+    {
+        let spec = PpmSpec { order, memory_log: 20 };
+        let mut model = Model::new(spec.order, spec.memory_len());
+        let (mut restarts, mut said, mut records) = (0, 0, 0);
+        for record in text.chunks(100) {
+            let may_fill = model.may_fill(record.len());
+            let mut restarted = false;
+            for &byte in record {
+                model.encode(byte, &mut Nowhere);
+                restarted |= model.take_restarted();
+            }
+            assert!(may_fill || !restarted, "order {order}");
+            restarts += u32::from(restarted);
+            said += u32::from(may_fill);
+            records += 1;
+        }
+        println!("order {order}: {restarts} restarts, {said} of {records} records");
+        assert!(restarts > 1 && said * 3 < records, "{order}: {said} of {records}, {restarts}");
+    }
 }
 
 /// Priming is what compressing the same bytes does to the model.

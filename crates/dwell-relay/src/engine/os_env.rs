@@ -222,7 +222,7 @@ impl Env for OsEnv {
     }
 
     fn compress_in_context(&mut self, mut job: ContextJob) -> Option<ContextJob> {
-        if job.cost_ns > INLINE_NS_MAX || job.primes() {
+        if job.cost_ns > INLINE_NS_MAX || job.may_take_long() {
             let Job::Batch(refused) = self.workers.submit(Job::Batch(Box::new(job)))? else {
                 return None;
             };

@@ -389,7 +389,7 @@ impl Incoming {
     /// be [opened](Self::open).
     pub(crate) fn depart(&mut self, record: &ContextRecord<'_>) -> Option<Box<DecodeJob>> {
         let bytes = self.bytes_worth(record);
-        if bytes <= HERE_BYTES_MAX {
+        if bytes <= HERE_BYTES_MAX && !self.may_learn_again(record) {
             return None;
         }
         let here = Here { dictionary: self.dictionary.as_ref(), limits: self.limits };
@@ -480,6 +480,15 @@ impl Incoming {
         // zstd's base is copied, once or twice; a model learns it as it learns what it decodes.
         // A peer may name any length.
         if has_model { (base_len + len) * MODEL_AS_SLOW } else { base_len / COPIED_AS_FAST + len }
+    }
+
+    /// Returns true if the model of this record's context may become full with it.
+    fn may_learn_again(&self, record: &ContextRecord<'_>) -> bool {
+        let ContextBody::Batch { original_len, start: None, .. } = record.body else {
+            return false;
+        };
+        let receiver = self.contexts.get(&record.context);
+        receiver.is_some_and(|it| it.may_learn_again(usize::from(original_len)))
     }
 
     /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.

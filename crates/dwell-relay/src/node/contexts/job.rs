@@ -89,6 +89,11 @@ impl ContextJob {
         self.begins && self.generation.base.len > 0
     }
 
+    /// Returns true if it may take milliseconds beside compressing: so does a model that learns again as its memory is full.
+    pub fn may_take_long(&self) -> bool {
+        self.primes() || !self.begins && self.encoder.may_learn_again(self.batch.len())
+    }
+
     /// Returns the length of the batch, in bytes.
     pub fn batch_len(&self) -> usize {
         self.batch.len()

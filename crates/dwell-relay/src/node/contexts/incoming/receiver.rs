@@ -170,6 +170,11 @@ impl Receiver {
         }
     }
 
+    /// Returns true if a batch of so many bytes may fill the model.
+    pub(super) fn may_learn_again(&self, bytes: usize) -> bool {
+        self.away.is_none() && self.decoder.may_learn_again(bytes)
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         let of_headers = self.restorer.as_ref().map_or(0, |_| HeaderRestorer::MEMORY_BYTES);
         let of_decoder =

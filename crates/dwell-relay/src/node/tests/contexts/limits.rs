@@ -160,7 +160,7 @@ fn what_may_be_sent_again_is_kept_within_the_memory_for_contexts() {
 /// Whatever is to be saved: what there is no time for goes raw.
 #[test]
 fn compressing_takes_no_more_of_the_processor_than_is_configured() {
-    const SECONDS: u64 = 2;
+    const SECONDS: u64 = 1;
     /// As the modelled processor takes for each.
     const NS_OF_BYTE: f64 = 2.0;
     let took_ns = |codec: &str, lines: &str| {

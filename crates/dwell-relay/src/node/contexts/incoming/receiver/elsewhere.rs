@@ -88,7 +88,10 @@ impl Receiver {
             self.is_live = true;
         }
         let base = start.filter(|_| begins.is_some()).map(|start| start.base);
-        let (memory_bytes, offset) = (self.decoder.memory_bytes(), self.decoder.offset());
+        // It takes the model's memory while it is away.
+        let begun = begins.as_ref().map_or(0, |(model, _)| 1 << model.memory_log);
+        let memory_bytes = self.decoder.memory_bytes().max(begun);
+        let offset = self.decoder.offset();
         self.away = Some(Away { serial, memory_bytes, base, offset, encoded_len: data.len() });
         let none = Box::new(ContextDecoder::new(self.ring_log));
         Some(Box::new(DecodeJob {
