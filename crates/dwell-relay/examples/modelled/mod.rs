@@ -2,25 +2,35 @@
 //!
 //! It does one job after another, as a relay's worker does them, on a processor of which only a share may be had. Short
 //! ones are done at once, as by the relay's own thread, whose time is not modelled. Trials of codecs are done beside, as
-//! by a thread of low priority that has as large a share. So a seed gives the same run everywhere.
+//! by a thread of low priority that has as large a share. So a seed gives the same run everywhere. Costs may vary by
+//! chance, as those that are measured do, and decoding takes time then, too.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use dwell_base::Instant;
+use dwell_base::{Instant, Rng};
 use dwell_codec::{CodecSpec, Compressor};
 use dwell_relay::node::{
-    CodecTrial, CompressJob, Compression, ContextJob, Destination, Env, Node, NodeEvent,
+    CodecTrial, CompressJob, Compression, ContextJob, DecodeJob, Destination, Env, Node, NodeEvent,
 };
 
 /// What is expected to take no longer is done at once, in nanoseconds.
 const AT_ONCE_NS: u64 = 150_000;
+/// Where costs vary, one takes from so much of what is assumed to so much more, ...
+const VARIES: (f64, f64) = (0.7, 0.7);
+/// ... and one of so many so many times as long: something else ran meanwhile, or nothing was in the caches.
+const STALLED_PART: f64 = 1.0 / 64.0;
+const STALLED_TIMES: f64 = 6.0;
+/// A model decodes in this part of the time that is set aside for it.
+const DECODED_PART: f64 = 80.0 / 256.0;
 
 /// What compresses for a node, and tries codecs.
 #[derive(Debug)]
 pub(crate) struct Processor {
     /// The part of its time that may be had: at most 1.
     share: f64,
+    /// Costs vary by this chance, if they do.
+    chance: Option<Rng>,
     free_at: Instant,
     /// What is being done, and when it is done.
     jobs: VecDeque<(Instant, ContextJob)>,
@@ -30,7 +40,7 @@ pub(crate) struct Processor {
 impl Processor {
     pub(crate) fn new(share: f64) -> Self {
         let (jobs, trials) = (VecDeque::new(), VecDeque::new());
-        Self { share, free_at: Instant::ZERO, jobs, trials }
+        Self { share, chance: None, free_at: Instant::ZERO, jobs, trials }
     }
 
     fn elapsed_ns(&self, cpu_ns: u64) -> u64 {
@@ -43,9 +53,35 @@ impl Processor {
         self.share = share;
     }
 
+    /// From now on costs vary.
+    #[allow(dead_code, reason = "not every example has them vary")]
+    pub(crate) fn vary(&mut self, chance: Rng) {
+        self.chance = Some(chance);
+    }
+
+    /// Returns the time that something takes which is assumed to take so long.
+    fn varied(&mut self, ns: u64) -> u64 {
+        let Some(chance) = &mut self.chance else { return ns };
+        let times = VARIES.0 + VARIES.1 * chance.unit();
+        let stalled = if chance.chance(STALLED_PART) { STALLED_TIMES } else { 1.0 };
+        (ns as f64 * times * stalled) as u64
+    }
+
+    /// Decodes at once. Where costs don't vary it takes no time.
+    pub(crate) fn decode(&mut self, mut job: Box<DecodeJob>) -> Box<DecodeJob> {
+        job.run();
+        if self.chance.is_some() {
+            let cost_ns = (job.cost_ns as f64 * DECODED_PART) as u64;
+            let took_ns = self.varied(cost_ns);
+            job.took_ns = self.elapsed_ns(took_ns);
+        }
+        job
+    }
+
     /// Does a short batch at once.
-    pub(crate) fn compress_at_once(&self, mut job: ContextJob) -> ContextJob {
+    pub(crate) fn compress_at_once(&mut self, mut job: ContextJob) -> ContextJob {
         job.run_in_no_time();
+        job.took_ns = self.varied(job.took_ns);
         job.elapsed_ns = Some(self.elapsed_ns(job.took_ns));
         job
     }
@@ -53,6 +89,7 @@ impl Processor {
     /// Begins with a batch as soon as those before it are done.
     pub(crate) fn compress(&mut self, now: Instant, mut job: ContextJob) {
         job.run_in_no_time();
+        job.took_ns = self.varied(job.took_ns);
         let elapsed_ns = self.elapsed_ns(job.took_ns);
         job.elapsed_ns = Some(elapsed_ns);
         self.free_at = self.free_at.max(now) + elapsed_ns;
@@ -156,6 +193,10 @@ impl Env for World {
         }
         self.processor.compress(self.now, job);
         None
+    }
+
+    fn decode_in_context(&mut self, job: Box<DecodeJob>) -> Option<Box<DecodeJob>> {
+        Some(self.processor.decode(job))
     }
 
     fn try_codecs(&mut self, trial: CodecTrial) -> Option<CodecTrial> {

@@ -51,6 +51,13 @@ pub(crate) struct End {
     pub(crate) wrong: Option<String>,
 }
 
+/// What costs vary by is another at each start.
+fn world(side: usize, seed: u64, starts: u64, share: f64) -> World {
+    let mut world = World::new(share);
+    world.processor.vary(Rng::stream(seed, 1_000 + 2 * starts + side as u64));
+    world
+}
+
 impl End {
     pub(crate) fn new(
         side: usize,
@@ -60,7 +67,7 @@ impl End {
         made: Rc<[Cell<u64>; 2]>,
     ) -> Result<Self, String> {
         let config = setup.config(side)?;
-        let world = World::new(1.0);
+        let world = world(side, seed, 0, 1.0);
         let cpu_share = 1.0;
         Ok(Self {
             side,
@@ -92,7 +99,7 @@ impl End {
         self.node = node(self.side, self.seed, self.starts, &config)?;
         // What was being compressed was of the node that is gone.
         let (now, share) = (self.world.now, self.cpu_share);
-        self.world = World::new(share);
+        self.world = world(self.side, self.seed, self.starts, share);
         self.world.now = now;
         Ok(())
     }

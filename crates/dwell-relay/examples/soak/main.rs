@@ -10,7 +10,8 @@
 //! every two minutes, the others a key that both ends have.
 //!
 //! Compressing in contexts takes virtual time, on a modelled processor of which the nodes have a part that changes with the
-//! weather, and so do trials of codecs. What is short is compressed at once.
+//! weather, and so do trials of codecs. What is short is compressed at once. What each job takes varies by chance, and now
+//! and then is several times as much; models take time to be decoded.
 //!
 //! Checked all along: the nodes' invariants after each event; every packet that comes out is bit for
 //! bit one that went in, and comes out once; in fair weather packets of every flow arrive; where nothing changes,

@@ -58,6 +58,8 @@ pub(crate) struct Summary {
     steady_ns: u64,
     steady_picks: u64,
     picks: u64,
+    /// The most of one spell, for each context that was open.
+    picks_most: f64,
     /// The least memory that the process had, early and late.
     resident_bytes: [u64; 2],
     /// The memory that the contexts of both ends had at these times.
@@ -70,8 +72,8 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{:.1} h, {} packets sent, {} arrived, {} refused, {} changes of weather, {} restarts, {} reloads, \
-             {} moves; {} changes of codec, {} of them in {:.1} h of contexts where nothing else changed; \
-             memory {early:.1} MiB early, {late:.1} MiB late",
+             {} moves; {} changes of codec, {} of them in {:.1} h of contexts where nothing else changed, \
+             {:.1} of a context in one spell at most; memory {early:.1} MiB early, {late:.1} MiB late",
             self.hours,
             self.sent,
             self.arrived,
@@ -83,6 +85,7 @@ impl fmt::Display for Summary {
             self.picks,
             self.steady_picks,
             self.steady_ns as f64 / HOUR_NS as f64,
+            self.picks_most,
         )
     }
 }
@@ -204,6 +207,8 @@ impl Run {
             // Those that were closed meanwhile have had their changes, too.
             let (picks, contexts) = (after.0.saturating_sub(before.0), after.1.max(before.1));
             self.summary.steady_picks += picks;
+            let of_each = picks as f64 / contexts.max(1) as f64;
+            self.summary.picks_most = self.summary.picks_most.max(of_each);
             self.summary.steady_ns += elapsed_ns * contexts;
             let most = contexts * (PICKS_MAX + PICKS_AN_HOUR_MAX * elapsed_ns / HOUR_NS);
             if picks > most {
