@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// A packaged proxy had no status.
+    /// A packaged proxy had no status, and its compressors were as urgent as what moves bytes.
     #[test]
     fn packaged_units_have_what_a_proxy_needs() {
         let units = [
@@ -168,6 +168,7 @@ mod tests {
             let has = |line: &str| unit.lines().any(|it| it == line);
             let name = directory.strip_prefix("/run/").unwrap();
             assert!(has(&format!("RuntimeDirectory={name}")), "{directory}");
+            assert!(has("SystemCallFilter=seccomp setpriority"), "{directory}");
             assert!(has("ExecReload=kill -HUP $MAINPID"), "{directory}");
         }
     }
