@@ -69,5 +69,5 @@ pub use config::{
 pub use egress::run_egress;
 pub use engine::RunError;
 pub use ingress::run_ingress;
-pub use status::{default_status, status_directory};
+pub use status::{UNIT_DIRECTORIES, default_status, status_directory};
 pub use stream_log::{StreamLog, StreamRecord};

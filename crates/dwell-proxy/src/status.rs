@@ -1,5 +1,6 @@
 //! The Unix socket that `dwell status` asks.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
@@ -95,8 +96,12 @@ impl Drop for StatusSocket {
     }
 }
 
+/// Where the units that packages bring have proxies' sockets: theirs is the `RuntimeDirectory=`.
+/// Not the relay's directory, which is root's, and goes with the relay.
+pub const UNIT_DIRECTORIES: [&str; 2] = ["/run/dwell-ingress", "/run/dwell-egress"];
+
 /// Returns the default path of a proxy's status socket: for root where relays have theirs, for
-/// others in their own runtime directory.
+/// others in their own runtime directory, or in that of the unit that runs this process.
 pub fn default_status(name: &str) -> Option<PathBuf> {
     status_directory().map(|directory| directory.join(format!("{name}.sock")))
 }
@@ -106,7 +111,18 @@ pub fn status_directory() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/run/dwell"));
     }
-    std::env::var_os("XDG_RUNTIME_DIR").map(|directory| PathBuf::from(directory).join("dwell"))
+    let [of_user, of_unit] = ["XDG_RUNTIME_DIR", "RUNTIME_DIRECTORY"].map(std::env::var_os);
+    directory_of(of_user.as_deref(), of_unit.as_deref())
+}
+
+/// The user's own directory comes first, as `dwell status` of the same user looks there; services
+/// of the system have none. systemd names several directories of a unit with colons between them.
+fn directory_of(of_user: Option<&OsStr>, of_unit: Option<&OsStr>) -> Option<PathBuf> {
+    let of_user = of_user.map(Path::new).filter(|path| path.is_absolute());
+    let of_unit = of_unit.into_iter().flat_map(std::env::split_paths);
+    of_user
+        .map(|path| path.join("dwell"))
+        .or_else(|| of_unit.into_iter().find(|path| path.is_absolute()))
 }
 
 #[cfg(test)]
@@ -118,6 +134,43 @@ mod tests {
     /// Larger than any socket's buffer.
     fn large() -> ProxyStatus {
         ProxyStatus { name: "n".repeat(4 << 20), ..ProxyStatus::default() }
+    }
+
+    #[test]
+    fn the_directory_is_the_users_or_the_units() {
+        let directory = |of_user: Option<&str>, of_unit: Option<&str>| {
+            directory_of(of_user.map(OsStr::new), of_unit.map(OsStr::new))
+        };
+        let unit = "/run/dwell-ingress";
+        for (of_user, of_unit, expected) in [
+            (None, None, None),
+            (Some("/run/user/7"), None, Some("/run/user/7/dwell")),
+            (Some("/run/user/7"), Some(unit), Some("/run/user/7/dwell")),
+            (None, Some(unit), Some(unit)),
+            (None, Some("/run/dwell-ingress:/run/other"), Some(unit)),
+            (None, Some(":relative:/run/other"), Some("/run/other")),
+            (Some(""), Some(unit), Some(unit)),
+            (Some("relative"), Some(""), None),
+        ] {
+            let found = directory(of_user, of_unit);
+            assert_eq!(found.as_deref(), expected.map(Path::new), "{of_user:?}, {of_unit:?}");
+        }
+    }
+
+    /// A packaged proxy had no status, and its compressors were as urgent as what moves bytes.
+    #[test]
+    fn packaged_units_have_what_a_proxy_needs() {
+        let units = [
+            include_str!("../../../packaging/dwell-ingress.service"),
+            include_str!("../../../packaging/dwell-egress.service"),
+        ];
+        for (unit, directory) in units.iter().zip(UNIT_DIRECTORIES) {
+            let has = |line: &str| unit.lines().any(|it| it == line);
+            let name = directory.strip_prefix("/run/").unwrap();
+            assert!(has(&format!("RuntimeDirectory={name}")), "{directory}");
+            assert!(has("SystemCallFilter=seccomp setpriority"), "{directory}");
+            assert!(has("ExecReload=kill -HUP $MAINPID"), "{directory}");
+        }
     }
 
     #[tokio::test]

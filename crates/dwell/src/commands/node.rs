@@ -12,10 +12,25 @@ use dwell_report::status::SCHEMA;
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// The socket of the node, or of this user's proxy, that has this name.
+/// The socket of the node, or of the proxy, that has this name: this user's, then root's, then
+/// those of the units that packages bring.
 pub(super) fn named(name: &str) -> PathBuf {
     let relay = NodeConfig::default_status(name);
-    dwell_proxy::default_status(name).filter(|path| path.exists()).unwrap_or(relay)
+    let own = dwell_proxy::default_status(name);
+    let candidates = own.iter().chain([&relay]).cloned().chain(of_units(name));
+    first_of(candidates).unwrap_or(relay)
+}
+
+fn of_units(name: &str) -> impl Iterator<Item = PathBuf> {
+    let file = format!("{name}.sock");
+    dwell_proxy::UNIT_DIRECTORIES.into_iter().map(move |directory| Path::new(directory).join(&file))
+}
+
+/// The first that is there, if possible one that answers this user: a proxy that was killed leaves
+/// its socket behind.
+fn first_of(candidates: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let there: Vec<PathBuf> = candidates.filter(|path| path.exists()).collect();
+    there.iter().find(|path| UnixStream::connect(path).is_ok()).or(there.first()).cloned()
 }
 
 /// The sockets in a directory, which need not exist. One whose process has ended is none.
@@ -36,13 +51,21 @@ fn is_abandoned(path: &Path) -> bool {
     UnixStream::connect(path).is_err_and(refused)
 }
 
-/// The socket of the one node, or proxy of this user, that has it where it is by default.
+/// The socket of the one node, or proxy of this user or of a unit, that has it where it is by
+/// default.
 pub(super) fn the_only_node() -> anyhow::Result<PathBuf> {
     let example = NodeConfig::default_status("NAME");
     let directory = example.parent().unwrap_or(Path::new("/"));
-    let mut sockets = sockets_in(directory)?;
-    if let Some(own) = dwell_proxy::status_directory().filter(|own| own != directory) {
-        sockets.extend(sockets_in(&own)?);
+    let mut directories = vec![directory.to_owned()];
+    let of_units = dwell_proxy::UNIT_DIRECTORIES.map(PathBuf::from);
+    for further in dwell_proxy::status_directory().into_iter().chain(of_units) {
+        if !directories.contains(&further) {
+            directories.push(further);
+        }
+    }
+    let mut sockets = Vec::new();
+    for directory in &directories {
+        sockets.extend(sockets_in(directory)?);
     }
     match &sockets[..] {
         [socket] => Ok(socket.clone()),
@@ -167,4 +190,26 @@ fn signal(socket: &Path, signal: Signal) -> anyhow::Result<()> {
             "the relay (process {process}) can't be signalled: use sudo, or `kill -HUP {process}`"
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_answers_comes_before_others() {
+        let directory = std::env::temp_dir().join(format!("dwell-node-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let [missing, dead, alive] = ["missing", "dead", "alive"].map(|it| directory.join(it));
+        drop(UnixListener::bind(&dead).unwrap());
+        let of = |paths: &[&PathBuf]| first_of(paths.iter().map(|&path| path.clone()));
+        assert_eq!(of(&[&missing, &dead, &alive]), Some(dead.clone()));
+        let listener = UnixListener::bind(&alive).unwrap();
+        assert_eq!(of(&[&missing, &dead, &alive]), Some(alive.clone()));
+        assert_eq!(of(&[&missing]), None);
+        drop(listener);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -1,11 +1,12 @@
 //! `dwell send`: sends files and directories, or what comes through a pipe, to a `dwell recv`.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use dwell_base::ByteSize;
 use dwell_codec::CodecSpec;
 use dwell_proxy::security::Security;
@@ -57,7 +58,7 @@ pub(crate) struct SendCommand {
     #[arg(value_name = "CODE|HOST[:PORT]", value_parser = receiver)]
     to: Receiver,
     /// The key that `dwell recv` has printed [also: the variable DWELL_KEY]
-    #[arg(long, conflicts_with_all = ["psk", "cert", "insecure"])]
+    #[arg(long, value_parser = key, conflicts_with_all = ["psk", "cert", "insecure"])]
     key: Option<OneTimeKey>,
     /// Send what symbolic links lead to, and not the links
     #[arg(short = 'L', long)]
@@ -114,6 +115,38 @@ fn receiver(text: &str) -> Result<Receiver, String> {
             Ok(Receiver { target, key: None })
         }
     }
+}
+
+/// A key. The receiver prints it without dashes; whoever copies it by hand may group it as a code.
+fn key(text: &str) -> Result<OneTimeKey, String> {
+    let bare: String = text.chars().filter(|it| *it != '-' && !it.is_whitespace()).collect();
+    bare.parse().map_err(|_| {
+        let found = match text.parse::<Code>() {
+            Ok(_) | Err(CodeError::Mistaken) => "this looks like a code".to_owned(),
+            Err(CodeError::Other) if bare.bytes().all(|it| it.is_ascii_alphanumeric()) => {
+                let (count, has_u) = (bare.len(), bare.contains(['u', 'U']));
+                format!(
+                    "this has {count} letters and digits{}",
+                    if has_u { ", a u among them" } else { "" }
+                )
+            }
+            Err(CodeError::Other) => "this has more than letters and digits".to_owned(),
+        };
+        format!(
+            "{found}. A key of `dwell recv` is 16 letters and digits, none of them u, as \
+             1jz0c3k8m2v5x7aq or 1jz0-c3k8-m2v5-x7aq. A code, as 1800-00hv-39rw-wegm-36vk-8p7k, \
+             stands in the place of the receiver's address, without a key"
+        )
+    })
+}
+
+/// The key in the variable's text, if there is any: one that is empty is as good as none.
+fn key_of_variable(text: &OsStr) -> anyhow::Result<Option<OneTimeKey>> {
+    let text = text.to_string_lossy();
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    key(&text).map(Some).map_err(|why| anyhow!("the variable {KEY_VARIABLE}: {why}"))
 }
 
 /// Returns what went wrong, and what to do where the other end may be able to say nothing.
@@ -182,11 +215,9 @@ impl SendCommand {
             bail!("a code bears the key: write the receiver's address in its place, or no key");
         }
         let key = self.to.key.as_ref().or(self.key.as_ref());
-        let given = match (key, std::env::var(KEY_VARIABLE)) {
+        let given = match (key, std::env::var_os(KEY_VARIABLE)) {
             (Some(key), _) => Some(key.clone()),
-            (None, Ok(text)) if !self.protection.is_chosen() => {
-                Some(text.parse().with_context(|| format!("the variable {KEY_VARIABLE}"))?)
-            }
+            (None, Some(text)) if !self.protection.is_chosen() => key_of_variable(&text)?,
             _ => None,
         };
         if let Some(key) = given {
@@ -195,7 +226,7 @@ impl SendCommand {
         if !self.protection.is_chosen() {
             bail!(
                 "the receiver's key is missing: write the code that `dwell recv` has printed there, or add \
-                 --key"
+                 --key, or set {KEY_VARIABLE}"
             );
         }
         let host = match &self.to.target.host {
@@ -213,4 +244,42 @@ impl SendCommand {
 
 fn is_pipe(file: &Path) -> bool {
     file == Path::new("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dashes_and_spaces_in_a_key_do_not_count() {
+        let plain = key("1jz0c3k8m2v5x7aq").unwrap();
+        for text in ["1jz0-c3k8-m2v5-x7aq", " 1JZ0 C3K8 M2V5 X7AQ\n", "ljzO-c3k8m2v5-x7aq"] {
+            let read = key(text).unwrap();
+            assert_eq!(read.reveal().as_str(), plain.reveal().as_str(), "{text}");
+        }
+        assert!(key("0000-0000-0000-0000").is_ok());
+    }
+
+    #[test]
+    fn what_is_no_key_is_said_with_what_one_looks_like() {
+        for (text, expected) in [
+            ("0000-0000-0000-000", "this has 15 letters and digits. A key"),
+            ("", "this has 0 letters and digits. A key"),
+            ("1jz0c3k8m2v5x7au", "16 letters and digits, a u among them. A key"),
+            ("1jz0c3k8m2v5x7a!", "more than letters and digits. A key"),
+            ("1800-00hv-39rw-wegm-36vk-8p7k", "looks like a code. A key"),
+        ] {
+            let why = key(text).unwrap_err();
+            assert!(why.contains(expected), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn an_empty_variable_is_none() {
+        assert!(key_of_variable(OsStr::new("")).unwrap().is_none());
+        assert!(key_of_variable(OsStr::new(" \n")).unwrap().is_none());
+        assert!(key_of_variable(OsStr::new("0000-0000-0000-0000")).unwrap().is_some());
+        let why = key_of_variable(OsStr::new("000")).unwrap_err().to_string();
+        assert!(why.contains("the variable DWELL_KEY: this has 3 "), "{why}");
+    }
 }

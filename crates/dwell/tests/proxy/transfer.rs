@@ -354,6 +354,10 @@ fn what_cannot_be_sent_is_said() {
     );
     assert!(said(&["send", "/no/file", "127.0.0.1", key[0], key[1]]).contains("/no/file"));
     assert!(said(&["send", "/dev/null", "127.0.0.1"]).contains("--key"));
+    let mut command = dwell();
+    let output = command.args(["send", "/dev/null", "127.0.0.1"]).env("DWELL_KEY", "").output();
+    let text = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(text.contains("key is missing"), "an empty variable is none: {text}");
     let twice = ["send", "/etc/passwd", "/../etc/passwd", "127.0.0.1", key[0], key[1]];
     assert!(said(&twice).contains("another file is called passwd"));
     let nobody = free_port().to_string();

@@ -348,7 +348,8 @@ fn postgres_programs() -> anyhow::Result<PathBuf> {
     Ok(found.ok_or_else(|| Skip("PostgreSQL (initdb, pgbench) is not installed".to_owned()))?)
 }
 
-/// A client that knows nothing of the proxies, whose connections TPROXY brings to the ingress.
+/// A client that knows nothing of the proxies, and a program on the ingress' own machine: TPROXY
+/// brings the connections of both to the ingress.
 pub(super) fn transparent(lab: &mut Lab) -> anyhow::Result<()> {
     require(&["nft", "curl"])?;
     let site = Proxies::start(lab, 50, &[], &["--transparent", "127.0.0.1:7800"])?;
@@ -356,7 +357,7 @@ pub(super) fn transparent(lab: &mut Lab) -> anyhow::Result<()> {
     router.output("ip", &["rule", "add", "fwmark", "1", "lookup", "100"])?;
     router.output("ip", &["route", "add", "local", "default", "dev", "lo", "table", "100"])?;
     let rules = site.directory.join("rules.nft");
-    fs::write(&rules, RULES)?;
+    fs::write(&rules, format!("{RULES}{}", output_rules_of_egress()?))?;
     let loaded = router.command("nft").arg("-f").arg(&rules).output()?;
     if !loaded.status.success() {
         return Err(Skip(format!("this kernel has no TPROXY: {}", reported(&loaded).trim())).into());
@@ -369,14 +370,24 @@ pub(super) fn transparent(lab: &mut Lab) -> anyhow::Result<()> {
     command.args(["-m", "http.server", "80", "--directory"]).arg(&directory);
     require(&["python3"])?;
     let _service = site.serve(command, 80)?;
-    let to = site.directory.join("fetched");
-    let mut command = site.pair.client.command("curl");
-    command.args(["-sS", "--fail", "--max-time", "30", "-o"]).arg(&to);
-    succeeds(command.arg(format!("http://{SERVER}/text")))?;
-    ensure!(fs::read(&to)? == text, "the text differs");
+    for (host, name) in [(&site.pair.client, "of-client"), (router, "of-router")] {
+        let to = site.directory.join(name);
+        let mut command = host.command("curl");
+        command.args(["-sS", "--fail", "--max-time", "30", "-o"]).arg(&to);
+        succeeds(command.arg(format!("http://{SERVER}/text")))?;
+        ensure!(fs::read(&to)? == text, "{name}: the text differs");
+    }
     let [ingress, _] = site.stop()?;
-    ensure!(ingress.streams.finished == 1, "it did not pass the ingress: {ingress:#?}");
+    ensure!(ingress.streams.finished == 2, "one did not pass the ingress: {ingress:#?}");
     Ok(())
+}
+
+/// Rules that hold for the egress' address as well: the ingress, which is somebody else's, is left
+/// alone all the same.
+fn output_rules_of_egress() -> anyhow::Result<String> {
+    let (narrow, wide) = ("10.2.0.0/24 tcp dport 80", "10.0.0.0/8 tcp dport { 80, 7734 }");
+    ensure!(OUTPUT_RULES.contains(narrow), "rules for other addresses");
+    Ok(OUTPUT_RULES.replace(narrow, wide))
 }
 
 /// As docs/proxy.md has it.
@@ -384,6 +395,16 @@ const RULES: &str = "table ip dwell {
     chain prerouting {
         type filter hook prerouting priority mangle
         ip daddr 10.2.0.0/24 tcp dport 80 tproxy to 127.0.0.1:7800 meta mark set 1
+    }
+}
+";
+
+/// What is added for connections of the machine itself, as docs/proxy.md has it.
+const OUTPUT_RULES: &str = "table ip dwell {
+    chain output {
+        type route hook output priority mangle
+        meta skuid nobody return
+        ip daddr 10.2.0.0/24 tcp dport 80 meta mark set 1
     }
 }
 ";
@@ -419,7 +440,8 @@ pub(super) fn receive(lab: &mut Lab) -> anyhow::Result<()> {
 pub(super) fn documented(lab: &mut Lab) -> anyhow::Result<()> {
     const PAGE: &str = include_str!("../../../../../docs/proxy.md");
     require(&["python3", "curl"])?;
-    ensure!(PAGE.contains(RULES), "docs/proxy.md has other rules for TPROXY");
+    let has_rules = PAGE.contains(RULES) && PAGE.contains(OUTPUT_RULES);
+    ensure!(has_rules, "docs/proxy.md has other rules for TPROXY");
     let pair = pair(lab, PairSpec::thin(Rate::from_mbps(50), 0))?;
     let directory = lab.directory().join("documented");
     fs::create_dir_all(&directory)?;
