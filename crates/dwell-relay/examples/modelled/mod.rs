@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use dwell_base::{Instant, Rng};
 use dwell_codec::{CodecSpec, Compressor};
 use dwell_relay::node::{
-    CodecTrial, CompressJob, Compression, ContextJob, DecodeJob, Destination, Env, Node, NodeEvent,
+    CodecTrial, CompressJob, Compression, ContextJob, CpuTimes, DecodeJob, Destination, Env, Node,
+    NodeEvent,
 };
 
 /// What is expected to take no longer is done at once, in nanoseconds.
@@ -21,6 +22,8 @@ const VARIES: (f64, f64) = (0.7, 0.7);
 /// ... and one of so many so many times as long: something else ran meanwhile, or nothing was in the caches.
 const STALLED_PART: f64 = 1.0 / 64.0;
 const STALLED_TIMES: f64 = 6.0;
+/// What a datagram costs, or a packet from or to the network of the site, in nanoseconds.
+const PACKET_NS: u64 = 6_000;
 /// A model decodes in this part of the time that is set aside for it.
 const DECODED_PART: f64 = 80.0 / 256.0;
 
@@ -35,12 +38,18 @@ pub(crate) struct Processor {
     /// What is being done, and when it is done.
     jobs: VecDeque<(Instant, ContextJob)>,
     trials: VecDeque<(Instant, CodecTrial)>,
+    /// What there was to do since it was looked at last, or is left of before, in nanoseconds.
+    due_ns: u64,
+    looked_at: Instant,
+    times: CpuTimes,
 }
 
 impl Processor {
     pub(crate) fn new(share: f64) -> Self {
         let (jobs, trials) = (VecDeque::new(), VecDeque::new());
-        Self { share, chance: None, free_at: Instant::ZERO, jobs, trials }
+        let (free_at, looked_at) = (Instant::ZERO, Instant::ZERO);
+        let times = CpuTimes::default();
+        Self { share, chance: None, free_at, jobs, trials, due_ns: 0, looked_at, times }
     }
 
     fn elapsed_ns(&self, cpu_ns: u64) -> u64 {
@@ -67,12 +76,34 @@ impl Processor {
         (ns as f64 * times * stalled) as u64
     }
 
+    /// A packet came from somewhere or went there.
+    pub(crate) fn moved_packet(&mut self) {
+        self.due_ns += self.varied(PACKET_NS);
+    }
+
+    /// Returns what was used until now, and withheld, as a control group says: its share is a quota.
+    #[allow(dead_code, reason = "not every example has its node look at it")]
+    pub(crate) fn times(&mut self, now: Instant) -> CpuTimes {
+        let elapsed_ns = now.since_ns(std::mem::replace(&mut self.looked_at, now));
+        let allowed_ns = (elapsed_ns as f64 * self.share) as u64;
+        let used_ns = self.due_ns.min(allowed_ns);
+        if self.due_ns > allowed_ns {
+            self.times.withheld_ns += elapsed_ns - allowed_ns;
+        }
+        // What was late for long is not done at all.
+        self.due_ns = (self.due_ns - used_ns).min(allowed_ns);
+        self.times.used_ns += used_ns;
+        self.times.quota = (self.share < 1.0).then_some(self.share);
+        self.times
+    }
+
     /// Decodes at once. Where costs don't vary it takes no time.
     pub(crate) fn decode(&mut self, mut job: Box<DecodeJob>) -> Box<DecodeJob> {
         job.run();
         if self.chance.is_some() {
             let cost_ns = (job.cost_ns as f64 * DECODED_PART) as u64;
             let took_ns = self.varied(cost_ns);
+            self.due_ns += took_ns;
             job.took_ns = self.elapsed_ns(took_ns);
         }
         job
@@ -82,6 +113,7 @@ impl Processor {
     pub(crate) fn compress_at_once(&mut self, mut job: ContextJob) -> ContextJob {
         job.run_in_no_time();
         job.took_ns = self.varied(job.took_ns);
+        self.due_ns += job.took_ns;
         job.elapsed_ns = Some(self.elapsed_ns(job.took_ns));
         job
     }
@@ -90,6 +122,7 @@ impl Processor {
     pub(crate) fn compress(&mut self, now: Instant, mut job: ContextJob) {
         job.run_in_no_time();
         job.took_ns = self.varied(job.took_ns);
+        self.due_ns += job.took_ns;
         let elapsed_ns = self.elapsed_ns(job.took_ns);
         job.elapsed_ns = Some(elapsed_ns);
         self.free_at = self.free_at.max(now) + elapsed_ns;
@@ -99,6 +132,7 @@ impl Processor {
     /// Begins with a trial.
     pub(crate) fn try_codecs(&mut self, now: Instant, mut trial: CodecTrial) {
         trial.run_in_no_time();
+        self.due_ns += trial.took_ns();
         let done_at = now + self.elapsed_ns(trial.took_ns());
         self.trials.push_back((done_at, trial));
     }
@@ -209,6 +243,7 @@ impl Env for World {
     }
 
     fn commit(&mut self, _: usize, len: usize, _: u64) -> bool {
+        self.processor.moved_packet();
         self.sent.push((None, self.room[..len].to_vec()));
         true
     }
@@ -222,6 +257,7 @@ impl Env for World {
     }
 
     fn deliver(&mut self, packet: &[u8]) {
+        self.processor.moved_packet();
         self.delivered.push(packet.to_vec());
     }
 

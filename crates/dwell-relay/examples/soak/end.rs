@@ -162,6 +162,7 @@ impl End {
             self.content = self.rng.below(packet::CONTENTS) as u8;
         }
         let mut packet = packet::make(self.side, self.seed, (self.made, self.content));
+        self.world.processor.moved_packet();
         self.made += 1;
         self.made_by_flow[packet::flow_of(&packet)] += 1;
         self.other_made[self.side].set(self.made);
@@ -173,6 +174,11 @@ impl End {
 
     /// After each event: verifies, and puts what was sent on the link.
     pub(crate) fn settle(&mut self, out: &mut Outbox) {
+        let now = self.world.now;
+        if self.node.is_look_due(now) {
+            let times = self.world.processor.times(now);
+            self.node.look_at_processors(now, Some(times));
+        }
         self.node.pump_all(&mut self.world);
         while self.node.is_behind() {
             self.node.take_turns(&mut self.world);
@@ -199,6 +205,7 @@ impl End {
 impl virtual_net::Node for End {
     fn receive(&mut self, now: Instant, _: usize, datagram: &[u8], out: &mut Outbox) {
         self.world.now = now;
+        self.world.processor.moved_packet();
         let source = self.addresses[self.other()].get();
         let connected = (self.node.endpoint(0) == Some(source)).then_some(0);
         let mut bytes = datagram.to_vec();

@@ -10,7 +10,7 @@
 //! every two minutes, the others a key that both ends have.
 //!
 //! Compressing in contexts takes virtual time, on a modelled processor of which the nodes have a part that changes with the
-//! weather, and so do trials of codecs. What is short is compressed at once. What each job takes varies by chance, and now
+//! weather, as of a quota, and so do trials of codecs: the nodes look at it as relays do. What is short is compressed at once. What each job takes varies by chance, and now
 //! and then is several times as much; models take time to be decoded.
 //!
 //! Checked all along: the nodes' invariants after each event; every packet that comes out is bit for
