@@ -46,7 +46,7 @@ const USED_NS_MIN: u64 = SECOND_NS / 4;
 const USED_BYTES_MIN: u64 = 512 << 10;
 const USED_FEW_NS_MIN: u64 = SECOND_NS;
 /// ... and for so many bytes however long that takes: what few bytes would gain is less than what beginning again costs,
-/// and what is believed of codecs comes of other bytes.
+/// and what is believed of codecs comes of other bytes. (Unless most should go raw with it: then few do.)
 const CHANGED_BYTES_MIN: u64 = 64 << 10;
 /// ... and twice as long each time that one comes back which was used before: where several are about as good, what is
 /// measured would have them take turns. Half as long each time that none was better for so long, and a minute at least.
@@ -495,7 +495,9 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         self.calm_since = now;
         let is_first = self.since == Instant::ZERO;
         let held_ns = self.hold_ns(at, mean > LARGE_GAIN);
-        let is_held = self.own.bytes < CHANGED_BYTES_MIN || now.since_ns(self.since) < held_ns;
+        let is_of_use = 2.0 * needed.compressed >= needed.rate;
+        let is_short = is_of_use && self.own.bytes < CHANGED_BYTES_MIN;
+        let is_held = is_short || now.since_ns(self.since) < held_ns;
         if is_first || is_better && !is_held {
             self.use_(now, at);
         }

@@ -1,6 +1,7 @@
 //! Which codec is picked, and when.
 
 use super::*;
+use crate::method::Budget;
 use proptest::prelude::*;
 
 fn carried(link: f64, point: CodecPoint) -> f64 {
@@ -292,6 +293,23 @@ fn few_bytes_are_no_reason_for_another_codec() {
     // As soon as it is worth it there is the best one again.
     run(&mut pick, (300_000, 303_000), 20.0 * MBIT, (1.0, 1.0));
     assert_eq!(pick.present(), Some(best(20.0 * MBIT, 1.0)));
+}
+
+/// With a quota and a codec that takes too long all goes raw, and nothing would be learned of it any more.
+#[test]
+fn a_codec_that_is_of_no_use_is_left_though_nothing_passes() {
+    let mut pick = pick();
+    run(&mut pick, (0, 20_000), 0.5 * MBIT, (1.0, 1.0));
+    assert_eq!(pick.present(), Some(4));
+    // It was picked just now.
+    (pick.own, pick.since) = (Own::default(), at(20_000));
+    let budget = Budget { processors: 0.1, in_ns: 1.0, out_ns: 4.0 };
+    pick.set_processor(Processor { budget: Some(budget), ..Processor::default() });
+    let used: Vec<_> = (20_000..25_000)
+        .step_by(10)
+        .map(|ms| pick.review(at(ms), Some(100.0 * MBIT), |_| true).unwrap())
+        .collect();
+    assert!(*used.last().unwrap() <= 1, "{used:?}");
 }
 
 #[test]
