@@ -400,6 +400,8 @@ impl Node {
         }
         peer.handshake.forget();
         peer.turn.clear();
+        peer.retransmit_buffer.clear();
+        peer.before = None;
         peer.state = PeerState::Down;
         peer.endpoint = None;
         peer.removed = true;

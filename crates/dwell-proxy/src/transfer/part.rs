@@ -194,8 +194,19 @@ fn open_parts(base: &OwnedFd, was_there: bool) -> io::Result<Option<OwnedFd>> {
 }
 
 fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
+    has_no_others(directory.as_fd(), b".")
+}
+
+/// Returns true if there is nothing in a staging directory but that of the parts.
+pub(super) fn has_only_parts(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    has_no_others(directory, PARTS.as_bytes())
+}
+
+fn has_no_others(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
     for entry in Dir::read_from(directory)? {
-        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+        let entry = entry?;
+        let found = entry.file_name().to_bytes();
+        if !matches!(found, b"." | b"..") && found != name {
             return Ok(false);
         }
     }

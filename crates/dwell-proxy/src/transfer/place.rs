@@ -1,6 +1,6 @@
 //! Where a transfer goes, and what is to become of what is there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::entry::{EntryPath, Meta};
 use super::part::{self, PARTS, PartDirectory};
-use super::placing::{self, Placing};
+use super::placing::{self, Identity, Placing};
 use super::tree::{Tree, kind, rename, set_meta};
 
 /// The place of what comes.
@@ -102,8 +102,10 @@ pub(super) struct Staging {
     last_name: Option<OsString>,
     /// True if another receiver began it.
     pub(super) was_there: bool,
-    /// The roots that it was about to give their names.
+    /// The roots that it was about to give their names, if it has not come to its end.
     placing: Placing,
+    /// Those of them that came back: somebody may have put something into them.
+    taken_back: HashSet<Vec<u8>>,
 }
 
 /// Why roots have not got their names.
@@ -219,7 +221,10 @@ impl Site {
             name: part.clone(),
             last_name: name,
             was_there,
-            placing: if was_there { Placing::read(parts.as_fd()) } else { Placing::default() },
+            placing: Some(Placing::read(parts.as_fd()))
+                .filter(|it| was_there && it.has_any_in(staged.as_fd()))
+                .unwrap_or_default(),
+            taken_back: HashSet::new(),
         };
         let tree = if was_there {
             Tree::new(staged, Some(parts))
@@ -242,17 +247,27 @@ impl Staging {
     ///
     /// # Errors
     /// In words that say what to do.
-    pub(super) fn check(&self, staged: &Tree, root: &EntryPath) -> Result<(), String> {
+    pub(super) fn check(&mut self, staged: &Tree, root: &EntryPath) -> Result<(), String> {
         if self.last_name.is_some() {
             return Ok(());
         }
         let (parent, name) = (self.parent.as_fd(), root.name());
-        let Ok(there) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else {
-            return stat(&self.parent, name).map(|_| ());
-        };
-        let is_ours = self.placing.has(name, &there)
+        if stat(&self.parent, name)?.is_none() {
+            return Ok(());
+        }
+        let is_ours = self.placing.has(parent, name)
             && rename(parent, name, staged.base(), name, false).is_ok();
-        if is_ours { Ok(()) } else { Err(self.in_the_way(name)) }
+        if !is_ours {
+            return Err(self.in_the_way(name));
+        }
+        self.taken_back.insert(root.bytes().to_vec());
+        Ok(())
+    }
+
+    /// Returns true if a path is below a root that came back.
+    pub(super) fn has_taken_back(&self, path: &[u8]) -> bool {
+        let root = path.split(|&byte| byte == b'/').next().unwrap_or_default();
+        self.taken_back.contains(root)
     }
 
     fn in_the_way(&self, name: &OsStr) -> String {
@@ -334,25 +349,40 @@ impl Staging {
         locked: &HashMap<EntryPath, Meta>,
         named: &[(&EntryPath, &OsStr)],
     ) -> Result<(), NotPlaced> {
-        let (base, parent) = (staged.base(), self.parent.as_fd());
-        let mut to_lock = Vec::new();
-        for (at, &(root, name)) in named.iter().enumerate() {
-            if let Some(meta) = locked.get(root) {
-                to_lock.push((openat(base, root.name(), DIRECTORY, Mode::empty())?, meta));
-            }
-            match rename(base, root.name(), parent, name, false) {
-                // It was left out.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    for (root, name) in &named[..at] {
-                        let _ = rename(parent, name, base, root.name(), false);
-                    }
-                    return Err(self.not_placed(name, error));
-                }
-                Ok(()) => {}
+        let mut placed = Vec::new();
+        let result = self.rename_all(staged, named, &mut placed);
+        // One at a time, as there may be more of them than open files. Those that are locked can't be taken back.
+        let result = result.and_then(|()| {
+            let locked = placed.iter().filter_map(|&(root, name)| Some((name, locked.get(root)?)));
+            locked.into_iter().try_for_each(|(name, meta)| {
+                let fd = openat(&self.parent, name, DIRECTORY, Mode::empty())?;
+                Ok(lock((fd, meta))?)
+            })
+        });
+        if result.is_err() {
+            for (root, name) in placed {
+                let _ = rename(self.parent.as_fd(), name, staged.base(), root.name(), false);
             }
         }
-        Ok(to_lock.into_iter().try_for_each(lock)?)
+        result
+    }
+
+    /// Gives roots their names; those that have got theirs are in `placed` then.
+    fn rename_all<'a>(
+        &self,
+        staged: &Tree,
+        named: &[(&'a EntryPath, &'a OsStr)],
+        placed: &mut Vec<(&'a EntryPath, &'a OsStr)>,
+    ) -> Result<(), NotPlaced> {
+        for &(root, name) in named {
+            match rename(staged.base(), root.name(), self.parent.as_fd(), name, false) {
+                Ok(()) => placed.push((root, name)),
+                // It was left out.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(self.not_placed(name, error)),
+            }
+        }
+        Ok(())
     }
 
     fn not_placed(&self, name: &OsStr, error: io::Error) -> NotPlaced {
@@ -364,6 +394,12 @@ impl Staging {
 
     /// Removes it if it is empty.
     pub(super) fn remove_if_empty(&self, staged: &Tree) -> bool {
+        // All of it has got its name.
+        if let Ok(true) = part::has_only_parts(staged.base())
+            && let Ok(parts) = openat(staged.base(), PARTS, DIRECTORY, Mode::empty())
+        {
+            let _ = placing::forget(parts.as_fd());
+        }
         if unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR).is_err() {
             return false;
         }
@@ -386,10 +422,10 @@ const DIRECTORY: OFlags =
 
 /// Notes which roots are about to get their names.
 fn note(parts: BorrowedFd<'_>, staged: &Tree, named: &[(&EntryPath, &OsStr)]) -> io::Result<()> {
-    let stat = |&(root, name): &(&EntryPath, &'_ OsStr)| {
-        Some((name.to_owned(), statat(staged.base(), root.name(), AtFlags::SYMLINK_NOFOLLOW).ok()?))
+    let identity = |&(root, name): &(&EntryPath, &'_ OsStr)| {
+        Some((name.to_owned(), Identity::of(staged.base(), root.name()).ok()?))
     };
-    let roots: Vec<_> = named.iter().filter_map(stat).collect();
+    let roots: Vec<_> = named.iter().filter_map(identity).collect();
     placing::note(parts, &roots)
 }
 

@@ -277,13 +277,13 @@ impl Sink {
         if !fits || (!is_first && !self.is_tree) || !self.root_names.insert(path.bytes().to_vec()) {
             return Err(SinkError::Order);
         }
-        if let Target::Site(site) = &self.target
-            && let Some(staging) = &site.staging
+        if let Target::Site(site) = &mut self.target
+            && let Site { staging: Some(staging), tree, .. } = &mut **site
         {
             if path.name() == PARTS {
                 return Err(SinkError::Refused(format!("{path} is no name for what is received")));
             }
-            staging.check(&site.tree, &path).map_err(SinkError::Refused)?;
+            staging.check(tree, &path).map_err(SinkError::Refused)?;
         }
         self.name_bytes += path.bytes().len();
         if self.name_bytes > NAME_BYTES_MAX {

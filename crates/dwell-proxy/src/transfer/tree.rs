@@ -285,20 +285,40 @@ pub(super) fn rename(
         return Ok(renameat(from, old, to, new)?);
     }
     match renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-        // An older kernel, or a file system that can't: the name is made first, which fails if it is there, and then
-        // what was made is replaced.
+        // An older kernel, or a file system that can't: a second name is given, which fails if it is there; or that is
+        // made first, and then what was made is replaced.
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
             let stat = statat(from, old, AtFlags::SYMLINK_NOFOLLOW)?;
-            if kind(&stat) == FileType::Directory {
-                mkdirat(to, new, Mode::RWXU)?;
-            } else {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                openat(to, new, flags, Mode::RUSR | Mode::WUSR)?;
-            }
-            Ok(renameat(from, old, to, new)?)
+            rename_slowly((from, old), (to, new), kind(&stat) == FileType::Directory)
         }
         renamed => Ok(renamed?),
     }
+}
+
+fn rename_slowly(
+    (from, old): (BorrowedFd<'_>, &OsStr),
+    (to, new): (BorrowedFd<'_>, &OsStr),
+    is_directory: bool,
+) -> io::Result<()> {
+    if is_directory {
+        mkdirat(to, new, Mode::RWXU)?;
+    } else {
+        match linkat(from, old, to, new, AtFlags::empty()) {
+            Ok(()) => return Ok(unlinkat(from, old, AtFlags::empty())?),
+            Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+            // A file system without further names.
+            Err(_) => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                openat(to, new, flags, Mode::RUSR | Mode::WUSR)?;
+            }
+        }
+    }
+    let renamed = renameat(from, old, to, new);
+    if renamed.is_err() {
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let _ = unlinkat(to, new, flags);
+    }
+    Ok(renamed?)
 }
 
 /// The kind of what is there.

@@ -119,14 +119,14 @@ impl Peer {
         let before = self.before.as_ref().map_or(0, |before| before.kept_bytes());
         let kept = self.retransmit_buffer.bytes() + before;
         // Without contexts a little is kept, for blocks.
-        if self.contexts.outgoing.is_used() { kept as u64 } else { 0 }
+        if self.retransmit_buffer.is_for_contexts() { kept as u64 } else { 0 }
     }
 
     /// Takes what the node has for them: first for those of the present session.
     fn set_kept_bytes_max(&mut self, bytes: u64) {
         // Without contexts a little is kept, for blocks, which is not counted.
-        let is_used = self.contexts.outgoing.is_used();
-        let bytes = if is_used { usize::try_from(bytes).unwrap_or(usize::MAX) } else { usize::MAX };
+        let is_counted = self.retransmit_buffer.is_for_contexts();
+        let bytes = usize::try_from(bytes).ok().filter(|_| is_counted).unwrap_or(usize::MAX);
         let present = self.retransmit_buffer.bytes();
         self.retransmit_buffer.set_share(bytes);
         if let Some(before) = &mut self.before {
@@ -162,9 +162,6 @@ impl Node {
 
     /// Has each peer keep no more datagrams than there is memory for.
     fn share_kept(&mut self) {
-        if self.history.bytes_max == u64::MAX {
-            return;
-        }
         let peers = self.peers.iter().filter(|peer| !peer.removed).count() as u64;
         let shares = self.history.shares(peers);
         for (index, (peer, share)) in self.peers.iter_mut().zip(shares).enumerate() {

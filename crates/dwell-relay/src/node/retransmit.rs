@@ -79,6 +79,11 @@ impl RetransmitBuffer {
         self.limits = if has_contexts { CONTEXTS } else { BLOCKS };
     }
 
+    /// Returns true if it keeps as much as contexts need.
+    pub(crate) fn is_for_contexts(&self) -> bool {
+        self.limits.bytes == CONTEXTS.bytes
+    }
+
     /// Takes what the node has for it: no more is kept from now on, whatever the limits.
     pub(crate) fn set_share(&mut self, bytes: usize) {
         self.share_bytes = bytes;

@@ -119,11 +119,17 @@ fn tx_status(peer: &Peer, now: Instant) -> TxStatus {
         loss: peer.reports.recent_there(now),
         frames: accounts.frames + extra.split_datagrams,
         link_bytes: accounts.link_bytes + extra.split_bytes,
-        contexts: TxContexts { kept_bytes: peer.kept_bytes(), ..peer.contexts.status().0 },
+        contexts: contexts_of(peer),
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(accounts)
     }
     .with_savings(peer.config.link_overhead.bytes)
+}
+
+fn contexts_of(peer: &Peer) -> TxContexts {
+    let contexts = peer.contexts.status().0;
+    let kept_bytes = if contexts.is_unused() { 0 } else { peer.kept_bytes() };
+    TxContexts { kept_bytes, ..contexts }
 }
 
 fn rx_status(peer: &Peer, now: Instant) -> RxStatus {

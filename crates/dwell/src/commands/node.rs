@@ -51,6 +51,11 @@ fn is_abandoned(path: &Path) -> bool {
     UnixStream::connect(path).is_err_and(refused)
 }
 
+fn is_denied(path: &Path) -> bool {
+    let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    UnixStream::connect(path).is_err_and(denied)
+}
+
 /// The socket of the one node, or proxy of this user or of a unit, that has it where it is by
 /// default.
 pub(super) fn the_only_node() -> anyhow::Result<PathBuf> {
@@ -66,6 +71,10 @@ pub(super) fn the_only_node() -> anyhow::Result<PathBuf> {
     let mut sockets = Vec::new();
     for directory in &directories {
         sockets.extend(sockets_in(directory)?);
+    }
+    // Those of other users' proxies are of no use if there is another.
+    if sockets.iter().any(|path| !is_denied(path)) {
+        sockets.retain(|path| !is_denied(path));
     }
     match &sockets[..] {
         [socket] => Ok(socket.clone()),

@@ -34,10 +34,12 @@ impl Sink {
             Target::Stdout(out) => out.flush().map_err(failed)?,
             Target::Site(site) if self.is_tree => {
                 if let Some(seen) = &self.seen {
+                    let staging = site.staging.as_ref();
                     let keeps = |below: &Path| {
                         let below = below.as_os_str();
                         below.is_empty()
                             || below == PARTS
+                            || staging.is_some_and(|it| it.has_taken_back(below.as_bytes()))
                             || seen.contains(&blake3::hash(below.as_bytes()))
                     };
                     remove_below(site.tree.base(), Path::new(""), keeps).map_err(failed)?;

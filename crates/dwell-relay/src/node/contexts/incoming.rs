@@ -407,7 +407,8 @@ impl Incoming {
         let receiver = self.contexts.get_mut(&job.context);
         let is_good = receiver.is_some_and(|receiver| receiver.returned(job, &mut self.counts));
         // What was given up, or is damaged, says nothing of the time that it takes.
-        if is_good && !begins {
+        // Nor does what is short, which is with a thread only where a model learns again.
+        if is_good && !begins && bytes as u64 * MODEL_AS_SLOW > HERE_BYTES_MAX {
             self.decoding.took(bytes, took_ns);
         }
         is_good

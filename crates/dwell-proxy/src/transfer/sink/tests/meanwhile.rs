@@ -71,33 +71,53 @@ fn of_several_roots_none_has_its_name_if_one_cannot() {
     goes_on(&to);
 }
 
-/// One of them has its name, and others not yet.
-#[test]
-fn a_receiver_goes_on_where_another_was_killed_while_roots_got_their_names() {
-    let to = Directory::new("roots-killed");
-    let mut sink = several(&to);
+/// As a receiver leaves it that is killed when so many of the roots have their names.
+fn killed_when_placed(to: &Directory, placed: usize) {
+    let mut sink = several(to);
     sink.take(&stream(&roots()), &mut |_| true).unwrap();
     let staged = to.0.join(".tree.dwell-part");
-    let stat = rustix::fs::stat(staged.join("two")).unwrap();
+    let base = fs::File::open(&staged).unwrap();
     let parts = fs::File::open(staged.join(PARTS)).unwrap();
-    placing::note(parts.as_fd(), &[("two".into(), stat)]).unwrap();
-    fs::rename(staged.join("two"), to.0.join("two")).unwrap();
-    drop(sink);
-    goes_on(&to);
+    let identity =
+        |name: &str| (name.into(), placing::Identity::of(base.as_fd(), OsStr::new(name)).unwrap());
+    placing::note(parts.as_fd(), &ROOTS.map(identity)).unwrap();
+    for name in &ROOTS[..placed] {
+        fs::rename(staged.join(name), to.0.join(name)).unwrap();
+    }
 }
 
-/// What has the name that was noted, and is something else, is somebody's.
+#[test]
+fn a_receiver_goes_on_where_another_was_killed_while_roots_got_their_names() {
+    for placed in 0..3 {
+        let to = Directory::new(&format!("roots-killed-{placed}"));
+        killed_when_placed(&to, placed);
+        goes_on(&to);
+    }
+}
+
+/// They are their owner's then, whatever became of them.
+#[test]
+fn roots_that_all_had_their_names_do_not_come_back() {
+    let to = Directory::new("roots-complete");
+    killed_when_placed(&to, 3);
+    fs::write(to.0.join("two"), "mine").unwrap();
+    let mut sink = several(&to);
+    let error = sink.take(&stream(&roots()), &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains("tree exists"), "{error}");
+    assert!(sink.give_up().is_none());
+    assert_eq!(fs::read(to.0.join("two")).unwrap(), b"mine");
+    assert_eq!(to.names().len(), 3);
+}
+
+/// What has the name that was noted, and is something else, is somebody's, also if it has the same number.
 #[test]
 fn only_what_was_put_there_comes_back() {
     let to = Directory::new("roots-others");
-    let mut sink = several(&to);
-    sink.take(&stream(&roots()), &mut |_| true).unwrap();
-    let staged = to.0.join(".tree.dwell-part");
-    let stat = rustix::fs::stat(staged.join("three")).unwrap();
-    let parts = fs::File::open(staged.join(PARTS)).unwrap();
-    placing::note(parts.as_fd(), &[("two".into(), stat)]).unwrap();
+    killed_when_placed(&to, 2);
+    fs::remove_file(to.0.join("two")).unwrap();
+    // The kernel's clock for times of files goes in steps.
+    thread::sleep(std::time::Duration::from_millis(50));
     fs::write(to.0.join("two"), "mine").unwrap();
-    drop(sink);
     let mut sink = several(&to);
     let error = sink.take(&stream(&roots()), &mut |_| true).unwrap_err().to_string();
     assert!(error.contains("two exists"), "{error}");

@@ -16,11 +16,6 @@ impl Outgoing {
         self.lost.set_bytes_max(remembered_bytes(rate, rtt_ns));
     }
 
-    /// Returns true if there is a context.
-    pub(in crate::node) fn is_used(&self) -> bool {
-        !self.contexts.is_empty()
-    }
-
     /// Returns the memory of all encoders with what predicts headers, of what may be encoded again, and of which
     /// datagram has which record, in bytes.
     pub(in crate::node::contexts) fn memory_bytes(&self) -> usize {
