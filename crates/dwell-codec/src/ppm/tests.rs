@@ -297,7 +297,6 @@ fn what_may_fill_the_memory_is_known_before() {
             said += u32::from(may_fill);
             records += 1;
         }
-        println!("order {order}: {restarts} restarts, {said} of {records} records");
         assert!(restarts > 1 && said * 3 < records, "{order}: {said} of {records}, {restarts}");
     }
 }

@@ -514,7 +514,7 @@ fn directories_that_stay_keep_their_permissions() {
     assert_eq!((mode(&to.0.join("tree")), mode(&to.0.join("tree/new"))), (0o700, 0o755));
 }
 
-/// Of those that a receiver made that was killed, too; what is there of others is told apart.
+/// Of those that a receiver made that was killed, too; what others have put there stays as it is.
 #[test]
 fn a_directory_that_was_begun_is_gone_on_with() {
     let to = Directory::new("stays-begun");
