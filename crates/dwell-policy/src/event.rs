@@ -112,6 +112,14 @@ impl CpuLimit {
     /// As good as nothing is compressed, nor explored: all goes raw.
     pub const NOTHING: Self = Self { share_ppm: 1, explored_ppm: 0 };
 
+    /// Of the time that compressing may take, one part in so many is for what is believed to be of no use, to learn of it.
+    pub const EXPLORED_PART: u32 = 128;
+
+    /// Returns the limit of so much of one processor, in parts per million.
+    pub fn of_share(share_ppm: u32) -> Self {
+        Self { share_ppm, explored_ppm: (share_ppm / Self::EXPLORED_PART).max(1) }
+    }
+
     /// Returns what both allow.
     pub fn least(self, other: Self) -> Self {
         Self {

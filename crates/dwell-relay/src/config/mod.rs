@@ -279,9 +279,6 @@ pub struct PeerConfig {
     pub metric: u32,
 }
 
-/// Of the time that compressing may take, one part in so many is for what is believed to be of no use, to learn of it.
-const EXPLORED_PART: u32 = 128;
-
 /// What is to be saved: time, or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavingConfig {
@@ -319,8 +316,7 @@ impl SavingConfig {
 
     /// Returns the limit of it, if one is configured.
     pub fn cpu_limit(&self) -> Option<CpuLimit> {
-        let share_ppm = self.cpu_ppm?;
-        Some(CpuLimit { share_ppm, explored_ppm: (share_ppm / EXPLORED_PART).max(1) })
+        self.cpu_ppm.map(CpuLimit::of_share)
     }
 }
 

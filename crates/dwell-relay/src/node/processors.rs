@@ -56,7 +56,7 @@ const DECODING_PART: f64 = 0.5;
 /// A codec is not limited where it would take no more than this part beyond the limit.
 const ENOUGH: f64 = 0.95;
 /// Some is always compressed, to learn what it costs and leaves: one part in so many of what there is.
-const EXPLORED_PART: f64 = 128.0;
+const EXPLORED_PART: f64 = CpuLimit::EXPLORED_PART as f64;
 
 /// Trials of codecs take at most one part in so many of the time, which is saved up to so much.
 const TRIALS_PART: u64 = 16;

@@ -166,6 +166,39 @@ fn models_give_way_to_batches_that_stand_alone() {
     assert!(!is_damaged(&net.end(1).peer()));
 }
 
+/// Short batches are decoded at once, but for those with which the model's memory may become full.
+#[test]
+fn a_model_that_may_learn_again_is_decoded_by_a_thread() {
+    /// What short batches are expected to take at most, in nanoseconds.
+    const SHORT_NS: u64 = 600 * 64 * 4;
+    let short_jobs = |memory: &str| {
+        let lines = format!("scheme = \"auto\"\ncodec = \"ppm:6\"\nmodel_memory = \"{memory}\"");
+        let mut net = pair_of_rate([&lines; 2], "600kbit", &good_link(), 4);
+        net.net.with_node(net.ends[1], |end, _, _| end.env.decode_worker = Some(Vec::new()));
+        net.set_traffic(Traffic { flows: 4, six: false, payload_max: 120, random: 0.9 });
+        net.run_to(1_000);
+        net.start_sources(1_000, 20_000, 1_000 * MICRO_NS);
+        let mut short = 0;
+        for ms in 1_000..22_000 {
+            net.run_to(ms);
+            net.net.with_node(net.ends[1], |end, now, out| {
+                end.env.now.set(now);
+                let jobs = end.env.decode_worker.as_ref().expect("it is there");
+                short += jobs.iter().filter(|job| job.cost_ns <= SHORT_NS).count() as u64;
+                end.decode_in_contexts();
+                end.node.pump_all(&mut end.env);
+                end.after(out);
+            });
+        }
+        assert_sound(&net);
+        (short, net.end(1).peer().rx.contexts.batches)
+    };
+    let (small, batches) = short_jobs("1MiB");
+    let (large, _) = short_jobs("16MiB");
+    println!("{small} with a small memory, {large} with a large one, of {batches} batches");
+    assert!(small > 0 && small * 4 < batches && large == 0, "{small} {large} {batches}");
+}
+
 /// What comes while a thread decodes waits for it, whatever it is; so does what refers to what is missing.
 #[test]
 fn a_thread_that_decodes_slowly_keeps_order() {
