@@ -1,10 +1,12 @@
 //! What must hold of `dwell-proxy`'s parsers for any bytes.
 
+use dwell_base::Secret;
 use dwell_proxy::datagrams::{self, Datagrams};
 use dwell_proxy::hello::{HELLO_BYTES_MAX, Hello, HelloError};
 use dwell_proxy::message::{MESSAGE_BYTES_MAX, Message};
 use dwell_proxy::proxy_header::{self, HEADER_BYTES_MAX};
 use dwell_proxy::socks::{CLIENT_BYTES_MAX, Negotiation, SocksStep, Users};
+use dwell_proxy::split_early;
 use dwell_proxy::transfer::{Code, read_again};
 
 /// A byte that says where to cut, and whether passwords are asked for, and what a SOCKS client
@@ -43,6 +45,18 @@ fn negotiate(users: &Users, pieces: &[&[u8]]) -> (Vec<SocksStep>, Vec<u8>) {
         }
     }
     (steps, input)
+}
+
+/// A byte that says how it is cut, and what comes while a handshake is under way: however it is cut, the same is left for TLS, in its
+/// order, and what can't be opened with the key is not kept.
+pub fn early(bytes: &[u8]) {
+    let Some((&piece, bytes)) = bytes.split_first() else { return };
+    let key = Secret::new([7; Secret::BYTES]);
+    let (tls, early) = split_early(&key, bytes, bytes.len());
+    assert_eq!(split_early(&key, bytes, usize::from(piece)), (tls.clone(), early));
+    assert!(tls.len() + early <= bytes.len());
+    let mut rest = bytes.iter();
+    assert!(tls.iter().all(|byte| rest.any(|other| other == byte)), "it is TLS's bytes, in order");
 }
 
 /// What one proxy says to the other: a hello and messages. What is read can be written, and then

@@ -2,6 +2,8 @@
 //!
 //! TLS asks for 4 KiB at a time, so that a record of 16 KiB took five system calls. What has come beyond what was asked for waits here,
 //! and holds nothing once it was taken.
+//!
+//! While a handshake is under way, what goes and comes early is put between TLS's records here, and taken out ([`early_data`](crate::early_data)).
 
 use std::cell::RefCell;
 use std::io;
@@ -10,6 +12,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::early_data::Splitter;
 
 /// Read at once at most: two records and what is around them.
 const READ_BYTES: usize = 34 << 10;
@@ -26,11 +30,71 @@ pub(crate) struct Ahead {
     bytes: Vec<u8>,
     /// So much of that was taken.
     taken: usize,
+    /// What waits to be written, in whole records.
+    queue: Vec<u8>,
+    /// All that is written goes there at first.
+    queues: bool,
+    /// Takes out what comes early.
+    splitter: Option<Box<Splitter>>,
 }
 
 impl Ahead {
     pub(crate) const fn new(tcp: TcpStream) -> Self {
-        Self { tcp, bytes: Vec::new(), taken: 0 }
+        Self { tcp, bytes: Vec::new(), taken: 0, queue: Vec::new(), queues: false, splitter: None }
+    }
+
+    /// Takes whatever TLS writes at once, so that no other record comes amid one of its own.
+    pub(crate) const fn queueing(tcp: TcpStream) -> Self {
+        let mut ahead = Self::new(tcp);
+        ahead.queues = true;
+        ahead
+    }
+
+    /// Takes out what comes early.
+    pub(crate) fn splitting(tcp: TcpStream, splitter: Splitter) -> Self {
+        let mut ahead = Self::new(tcp);
+        ahead.splitter = Some(Box::new(splitter));
+        ahead
+    }
+
+    /// Has something written behind all that was written before.
+    pub(crate) fn queue(&mut self, bytes: &[u8]) {
+        self.queue.extend_from_slice(bytes);
+    }
+
+    /// What is written from now on goes to the kernel when the rest of the queue has.
+    pub(crate) const fn queue_no_more(&mut self) {
+        self.queues = false;
+    }
+
+    /// Ready when the queue is empty.
+    pub(crate) fn poll_queue(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.queue.is_empty() {
+            let len = ready!(Pin::new(&mut self.tcp).poll_write(cx, &self.queue))?;
+            if len == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.queue.drain(..len);
+        }
+        if !self.queues && self.queue.capacity() > 0 {
+            self.queue = Vec::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Returns true if something has come early.
+    pub(crate) fn has_early_data(&self) -> bool {
+        self.splitter.as_ref().is_some_and(|splitter| splitter.has_begun())
+    }
+
+    /// Takes nothing out from now on; what did that, with what has come early.
+    pub(crate) fn split_no_more(&mut self) -> Option<Splitter> {
+        let splitter = *self.splitter.take()?;
+        if splitter.has_begun() {
+            return Some(splitter);
+        }
+        self.bytes.extend_from_slice(&splitter.into_rest());
+        None
     }
 
     pub(crate) const fn tcp(&self) -> &TcpStream {
@@ -62,6 +126,18 @@ impl AsyncRead for Ahead {
         }
         SCRATCH.with_borrow_mut(|scratch| {
             let mut come = ReadBuf::new(scratch);
+            if let Some(splitter) = &mut this.splitter {
+                while this.bytes.is_empty() {
+                    come.clear();
+                    ready!(Pin::new(&mut this.tcp).poll_read(cx, &mut come))?;
+                    if come.filled().is_empty() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    splitter.feed(come.filled(), &mut this.bytes);
+                }
+                this.give(buf);
+                return Poll::Ready(Ok(()));
+            }
             ready!(Pin::new(&mut this.tcp).poll_read(cx, &mut come))?;
             let (now, later) = come.filled().split_at(come.filled().len().min(buf.remaining()));
             buf.put_slice(now);
@@ -77,7 +153,14 @@ impl AsyncWrite for Ahead {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+        let this = &mut *self;
+        if this.queues {
+            this.queue(bytes);
+            let _ = this.poll_queue(cx)?;
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        ready!(this.poll_queue(cx))?;
+        Pin::new(&mut this.tcp).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -85,7 +168,14 @@ impl AsyncWrite for Ahead {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
+        let this = &mut *self;
+        if this.queues {
+            slices.iter().for_each(|slice| this.queue(slice));
+            let _ = this.poll_queue(cx)?;
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+        }
+        ready!(this.poll_queue(cx))?;
+        Pin::new(&mut this.tcp).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -93,10 +183,12 @@ impl AsyncWrite for Ahead {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_queue(cx))?;
         Pin::new(&mut self.tcp).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_queue(cx))?;
         Pin::new(&mut self.tcp).poll_shutdown(cx)
     }
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use dwell_base::Secret;
 use dwell_stream::{LinkReport, Trains};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ServerConfig};
 use socket2::{SockRef, TcpKeepalive};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
@@ -20,13 +21,18 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::ahead::Ahead;
 use crate::congestion::{self, Pauses};
+use crate::early_data::calling::Calling;
+use crate::early_data::{CLAIM_BYTES, EarlyDataError, Splitter};
 use crate::hello::{HELLO_BYTES_MAX, Hello, HelloError};
 use crate::kept::Kept;
 use crate::message::{Message, MessageError};
+use crate::security::Acceptor;
 use crate::target::{Host, Target};
 
 /// Whoever is refused has this long to read why.
 const LINGER: Duration = Duration::from_secs(1);
+/// A handshake over a shorter way is waited for: what goes early is less well protected. (No way of a test is so long.)
+const EARLY_ROUND_TRIP_NS: u64 = if cfg!(test) { 0 } else { 5_000_000 };
 /// Another pace is set if it differs by so much: each time is a system call.
 const PACE_STEP: f64 = 0.01;
 
@@ -59,6 +65,8 @@ pub(crate) enum CarrierError {
     /// Known, as it has shown the key, or somebody has from where it is.
     #[error("it went away before it was served")]
     Left,
+    #[error(transparent)]
+    EarlyData(#[from] EarlyDataError),
     #[error("too many have connected that did not show that they know the key")]
     Evicted,
     #[error(transparent)]
@@ -140,12 +148,32 @@ pub(crate) struct Carrier {
     is_holding: bool,
     /// What its last stream has left for the next.
     pub(crate) kept: Option<Kept>,
+    /// Why the handshake has failed during which it was written to.
+    failed: Option<NotEstablished>,
+}
+
+/// Why a connection was written to and is none, after all.
+#[derive(Debug)]
+pub(crate) struct NotEstablished {
+    pub(crate) error: CarrierError,
+    /// Something had gone early: the other end may be an earlier program.
+    pub(crate) was_early: bool,
+}
+
+/// What may go before the handshake has ended.
+#[derive(Debug)]
+pub(crate) struct Early {
+    pub(crate) secret: Secret,
+    /// The longest time for the handshake.
+    pub(crate) time: Duration,
 }
 
 #[derive(Debug)]
 enum Io {
     Plain(TcpStream),
     Tls(Box<TlsStream<Ahead>>),
+    /// TLS's handshake is under way.
+    Calling(Box<Calling>),
 }
 
 impl Carrier {
@@ -153,8 +181,8 @@ impl Carrier {
     fn of(io: Io, peer: SocketAddr, ours: &Hello) -> Self {
         let (rest, trains, pauses) = (Vec::new(), Trains::default(), Pauses::default());
         let (pace, spreads) = (None, false);
-        let (theirs, is_holding, kept) = (ours.clone(), false, None);
-        Self { io, rest, theirs, peer, trains, pauses, pace, spreads, is_holding, kept }
+        let (theirs, is_holding, kept, failed) = (ours.clone(), false, None, None);
+        Self { io, rest, theirs, peer, trains, pauses, pace, spreads, is_holding, kept, failed }
     }
 
     /// Connects to an egress.
@@ -165,7 +193,7 @@ impl Carrier {
         time: Duration,
     ) -> Result<Self, CarrierError> {
         let connecting = async {
-            let mut carrier = Self::begin(to, tls, ours, &[]).await?;
+            let mut carrier = Self::begin(to, tls, None, ours, &[]).await?;
             carrier.meet(ours).await?;
             Ok(carrier)
         };
@@ -173,19 +201,27 @@ impl Carrier {
     }
 
     /// Connects, and says a hello and what is to follow it at once, without waiting for the other end's:
-    /// [`Carrier::meet`] does that. The other end has shown the key already.
+    /// [`Carrier::meet`] does that. The other end has shown the key already, unless all that may go early and the round trip
+    /// is long: then the handshake goes on while the connection is used.
     pub(crate) async fn begin(
         to: &Target,
         tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+        early: Option<Early>,
         ours: &Hello,
         first: &[u8],
     ) -> Result<Self, CarrierError> {
         let tcp = connect(to).await?;
         let peer = tcp.peer_addr()?;
         tune(&tcp, true)?;
-        let io = match tls {
-            None => Io::Plain(tcp),
-            Some((config, name)) => {
+        let round_trip_ns =
+            || Some(crate::tcp_info::link_report(tcp.as_fd(), false)?.round_trip_ns);
+        let early = early.filter(|_| round_trip_ns() >= Some(EARLY_ROUND_TRIP_NS));
+        let io = match (tls, early) {
+            (None, _) => Io::Plain(tcp),
+            (Some(tls), Some(Early { secret, time })) => {
+                Io::Calling(Box::new(Calling::new(tcp, tls, &secret, time)?))
+            }
+            (Some((config, name)), None) => {
                 let stream = TlsConnector::from(config).connect(name, Ahead::new(tcp)).await?;
                 Io::Tls(Box::new(TlsStream::Client(stream)))
             }
@@ -214,20 +250,21 @@ impl Carrier {
     pub(crate) async fn accept(
         tcp: TcpStream,
         peer: SocketAddr,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<Acceptor>,
         ours: &Hello,
         time: Duration,
     ) -> Result<Self, CarrierError> {
         let accepting = async {
             tune(&tcp, true)?;
-            let (io, has_key) = match tls {
-                None => (Io::Plain(tcp), false),
-                Some(config) => {
-                    let stream = TlsAcceptor::from(config).accept(Ahead::new(tcp)).await?;
-                    (Io::Tls(Box::new(TlsStream::Server(stream))), true)
+            let (io, has_key, rest) = match tls {
+                None => (Io::Plain(tcp), false, Vec::new()),
+                Some(acceptor) => {
+                    let (stream, rest) = shake(tcp, acceptor).await?;
+                    (Io::Tls(Box::new(stream)), true, rest)
                 }
             };
             let mut carrier = Self::of(io, peer, ours);
+            carrier.rest = rest;
             match carrier.answer(ours).await {
                 Ok(()) => Ok(carrier),
                 Err(error) if has_key && error.is_cut() => Err(CarrierError::Left),
@@ -308,8 +345,13 @@ impl Carrier {
     /// Ready if the connection takes bytes at present, and holds none of those that it took
     /// before.
     pub(crate) fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.settle(cx)?;
         match &mut self.io {
             Io::Plain(tcp) => tcp.poll_write_ready(cx),
+            Io::Calling(calling) => {
+                ready!(calling.poll_flush(cx))?;
+                calling.tcp().poll_write_ready(cx)
+            }
             Io::Tls(tls) => {
                 ready!(Pin::new(&mut **tls).poll_flush(cx))?;
                 tls.get_ref().0.tcp().poll_write_ready(cx)
@@ -390,7 +432,31 @@ impl Carrier {
         match &self.io {
             Io::Plain(tcp) => tcp,
             Io::Tls(tls) => tls.get_ref().0.tcp(),
+            Io::Calling(calling) => calling.tcp(),
         }
+    }
+
+    /// Goes on with a handshake that is under way.
+    fn settle(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.failed.is_some() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let Io::Calling(calling) = &mut self.io else { return Ok(()) };
+        let was_early = calling.has_begun();
+        match calling.poll(cx) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(stream)) => self.io = Io::Tls(Box::new(TlsStream::Client(stream))),
+            Poll::Ready(Err(error)) => {
+                self.failed = Some(NotEstablished { error: error.into(), was_early });
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns why it is no connection, if its handshake has failed while it was written to.
+    pub(crate) const fn take_failed(&mut self) -> Option<NotEstablished> {
+        self.failed.take()
     }
 
     /// Takes the error that occurred without anybody reading or writing.
@@ -421,9 +487,11 @@ impl AsyncRead for Carrier {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.settle(cx)?;
         match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Io::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+            Io::Calling(_) => Poll::Pending,
         }
     }
 }
@@ -437,9 +505,11 @@ impl AsyncWrite for Carrier {
         if let Some(pause_ns) = self.pauses.writes(crate::clock::now()) {
             self.begin_again(pause_ns);
         }
+        self.settle(cx)?;
         let wrote = match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Io::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+            Io::Calling(calling) => calling.poll_write(cx, bytes),
         };
         if let Poll::Ready(Ok(len)) = wrote {
             self.trains.wrote(len);
@@ -448,18 +518,43 @@ impl AsyncWrite for Carrier {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.settle(cx)?;
         match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Io::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Io::Calling(calling) => calling.poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.settle(cx)?;
         match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Io::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Io::Calling(_) => Poll::Pending,
         }
     }
+}
+
+/// TLS's handshake at the end that listens, and what has come early.
+async fn shake(
+    tcp: TcpStream,
+    Acceptor { config, early }: Acceptor,
+) -> Result<(TlsStream<Ahead>, Vec<u8>), CarrierError> {
+    let ahead = match early {
+        Some(secret) => Ahead::splitting(tcp, Splitter::new(secret)),
+        None => Ahead::new(tcp),
+    };
+    let mut stream = TlsAcceptor::from(config).accept(ahead).await?;
+    let mut claim = [0; CLAIM_BYTES];
+    if stream.get_ref().0.has_early_data() {
+        stream.read_exact(&mut claim).await?;
+    }
+    let rest = match stream.get_mut().0.split_no_more() {
+        Some(splitter) => splitter.claimed(&claim)?,
+        None => Vec::new(),
+    };
+    Ok((TlsStream::Server(stream), rest))
 }
 
 async fn connect(to: &Target) -> Result<TcpStream, CarrierError> {

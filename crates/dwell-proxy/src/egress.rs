@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rustls::ServerConfig;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,7 +23,7 @@ use crate::pool::WARM_TIME;
 use crate::proxy_header;
 use crate::pump::{FAREWELL, Moved};
 use crate::reception::{Admitted, Reception};
-use crate::security::{self, Security};
+use crate::security::{self, Acceptor, Security};
 use crate::target::{Host, Target};
 use crate::udp::Outlet;
 
@@ -100,7 +99,7 @@ struct Running {
 /// What can be read again.
 #[derive(Clone)]
 struct Fresh {
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Acceptor>,
     allow: Arc<AllowList>,
 }
 

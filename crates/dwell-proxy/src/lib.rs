@@ -29,6 +29,7 @@ mod compress;
 mod config;
 mod congestion;
 pub mod datagrams;
+mod early_data;
 mod egress;
 mod engine;
 mod handshakes;
@@ -66,6 +67,8 @@ pub use config::{
     Bound, Common, Compression, ConfigError, EarlierStreams, Egress, IDLE_BYTES, Ingress, Limits,
     Listener, PORT, Reload, STREAM_BYTES_MAX, is_framed, is_loopback,
 };
+#[doc(hidden)]
+pub use early_data::split_early;
 pub use egress::run_egress;
 pub use engine::RunError;
 pub use ingress::run_ingress;

@@ -1,16 +1,16 @@
 //! Takes in connections that have not shown the key yet: who may be here, and for how long.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 
 use crate::carrier::{Carrier, CarrierError};
 use crate::handshakes::{Handshakes, Ticket};
 use crate::hello::Hello;
+use crate::security::Acceptor;
 
 /// The longest time until a connection's first byte. Whoever connects speaks at once, and may lose
 /// that twice.
@@ -75,7 +75,7 @@ impl Reception {
         admitted: Admitted,
         tcp: TcpStream,
         peer: SocketAddr,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<Acceptor>,
         ours: &Hello,
         time: Duration,
     ) -> Result<Carrier, CarrierError> {

@@ -201,11 +201,19 @@ pub(crate) fn client(
     Ok(Some((Arc::new(config), name)))
 }
 
+/// What the end that listens lets others in by.
+#[derive(Clone, Debug)]
+pub(crate) struct Acceptor {
+    pub(crate) config: Arc<ServerConfig>,
+    /// What opens early data, where there may be any: transfers with a shared key.
+    pub(crate) early: Option<Secret>,
+}
+
 /// Returns the acceptor of the end that listens, if anything is protected.
 pub(crate) fn server(
     security: &Security,
     purpose: Purpose,
-) -> Result<Option<Arc<ServerConfig>>, SecurityError> {
+) -> Result<Option<Acceptor>, SecurityError> {
     let mut config = match security {
         Security::None => return Ok(None),
         Security::Psk(psk) => {
@@ -226,7 +234,11 @@ pub(crate) fn server(
     };
     config.send_tls13_tickets = 0;
     config.alpn_protocols = vec![ALPN.to_vec()];
-    Ok(Some(Arc::new(config)))
+    let early = match (security, purpose) {
+        (Security::Psk(psk), Purpose::File) => Some(psk.clone()),
+        _ => None,
+    };
+    Ok(Some(Acceptor { config: Arc::new(config), early }))
 }
 
 /// Names the protocol in the handshake, so that no other server can be made to answer.
@@ -450,8 +462,8 @@ mod tests {
     fn shake(client: &Security, server: &Security) -> Result<(), Error> {
         let (config, name) = super::client(client, Purpose::Streams, "egress").unwrap().unwrap();
         let mut caller = ClientConnection::new(config, name)?;
-        let config = super::server(server, Purpose::Streams).unwrap().unwrap();
-        let mut listener = ServerConnection::new(config)?;
+        let acceptor = super::server(server, Purpose::Streams).unwrap().unwrap();
+        let mut listener = ServerConnection::new(acceptor.config)?;
         let mut wire = Vec::new();
         for _ in 0..10 {
             wire.clear();
@@ -500,9 +512,8 @@ mod tests {
         let resolver = AlwaysResolvesClientRawPublicKeys::new(keys.caller.certified);
         config.client_auth_cert_resolver = Arc::new(resolver);
         let mut caller = ClientConnection::new(Arc::new(config), name).unwrap();
-        let mut listener =
-            ServerConnection::new(super::server(&psk(1), Purpose::Streams).unwrap().unwrap())
-                .unwrap();
+        let acceptor = super::server(&psk(1), Purpose::Streams).unwrap().unwrap();
+        let mut listener = ServerConnection::new(acceptor.config).unwrap();
         let mut wire = Vec::new();
         caller.write_tls(&mut wire).unwrap();
         listener.read_tls(&mut &wire[..]).unwrap();

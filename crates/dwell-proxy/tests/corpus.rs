@@ -33,6 +33,11 @@ fn proxy_negotiation() {
 }
 
 #[test]
+fn proxy_early() {
+    replay("proxy_early", fuzz_proxy::early);
+}
+
+#[test]
 fn proxy_socks() {
     replay("proxy_socks", fuzz_proxy::socks);
 }

@@ -8,7 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_stream::{BLOCK_LEN_MAX, Decompressors, Limits, Receiver};
-use rustls::ServerConfig;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -29,7 +28,7 @@ use crate::engine::{self, RunError, reported_to_stop};
 use crate::hello::{Hello, Purpose};
 use crate::message::{Message, MessageError, Reason, Rest};
 use crate::reception::Reception;
-use crate::security::{self, Security};
+use crate::security::{self, Acceptor, Security};
 
 /// The settings of a receiver.
 #[derive(Debug)]
@@ -183,7 +182,7 @@ fn show(note: &Note, on_event: &mut impl FnMut(Event<'_>)) {
 /// who says nothing keeps nobody waiting.
 struct Door {
     listener: Option<TcpListener>,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Acceptor>,
     handshake: Duration,
     /// The running context that is accepted.
     context: ContextLogs,
@@ -194,7 +193,7 @@ struct Door {
 impl Door {
     fn new(
         listener: TcpListener,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<Acceptor>,
         handshake: Duration,
         context: ContextLogs,
     ) -> Self {

@@ -7,23 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc as blocking;
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::Duration;
 
 use dwell_stream::{BLOCK_LEN_MAX, Sender};
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::sync::mpsc;
 use tokio::time::Sleep;
 
-use super::blocks::Have;
 use super::count::Count;
 use super::repeats::{Finder, WINDOW_LOG2_MIN, window_log2};
-use super::source::{Outlet, Recorder, Sent, Source, Stop};
+use super::source::{Sent, Source, Stop};
 use super::{
-    CONTEXT_LOG_USUAL, CONTEXT_PART, ContextLogs, Meter, Offer, PIECES_MAX, Progress, Summary,
-    TransferError, set_context,
+    CONTEXT_LOG_USUAL, CONTEXT_PART, ContextLogs, Meter, Offer, Progress, Summary, TransferError,
+    set_context,
 };
-use crate::carrier::{Carrier, CarrierError};
+use crate::carrier::{Carrier, CarrierError, Early, NotEstablished};
 use crate::clock;
 use crate::compress::CompressorPool;
 use crate::config::Compression;
@@ -33,6 +30,8 @@ use crate::message::{MESSAGE_BYTES_MAX, Message, MessageError, Rest};
 use crate::security::{self, Security};
 use crate::target::{Host, Target};
 use crate::uplink::Uplink;
+
+use reading::{Piece, Reading, read_aside};
 
 /// Answers that the thread that reads has not taken yet. What it asks for at once has fewer.
 const ANSWERS_MAX: usize = 1024;
@@ -54,6 +53,9 @@ pub struct Send {
     pub to: Target,
     /// The protection of the connection.
     pub security: Security,
+    /// With a shared key, and over a long way, the first bytes go together with TLS's first flight, a round trip sooner. They
+    /// have no forward secrecy: whoever records them and gets the key later can read them.
+    pub goes_early: bool,
     /// The compression.
     pub compressing: Compression,
     /// The longest time to connect.
@@ -61,13 +63,6 @@ pub struct Send {
     /// The longest time that the receiver may say nothing; it says that it is there every 15 s. Usually
     /// [`SILENCE_MAX`](crate::transfer::SILENCE_MAX).
     pub silence: Duration,
-}
-
-/// What the thread that reads has made. At the end what became of it, or why it does not go on.
-enum Piece {
-    Bytes(Vec<u8>),
-    End(Sent),
-    Failed(Stop),
 }
 
 /// Sends files, and returns when the receiver has them. Notifies `on_progress` now and then.
@@ -83,13 +78,57 @@ pub fn send(job: Send, on_progress: impl FnMut(&Progress)) -> Result<Summary, Tr
     })?
 }
 
+/// The same for each attempt.
+struct Settings {
+    is_quick: bool,
+    memory_bytes_max: u64,
+    to: Target,
+    security: Security,
+    compressing: Compression,
+    connect: Duration,
+    silence: Duration,
+}
+
+/// Why an attempt has come to nothing.
+enum Unsent {
+    /// The other end may be an earlier program, which knows no early data.
+    Early(TransferError),
+    Other(TransferError),
+}
+
+impl<E: Into<TransferError>> From<E> for Unsent {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
 async fn send_files(
     job: Send,
-    on_progress: impl FnMut(&Progress),
+    mut on_progress: impl FnMut(&Progress),
 ) -> Result<Summary, TransferError> {
-    let (source, silence) = (job.source, job.silence);
+    let Send { source, is_quick, memory_bytes_max, to, security, .. } = job;
+    let Send { goes_early, compressing, connect, silence, .. } = job;
+    let settings =
+        Settings { is_quick, memory_bytes_max, to, security, compressing, connect, silence };
+    let again = source.again();
+    let first = attempt(source, &settings, goes_early, &mut on_progress).await;
+    let last = match (first, again) {
+        (Err(Unsent::Early(_)), Some(source)) => {
+            attempt(source, &settings, false, on_progress).await
+        }
+        (first, _) => first,
+    };
+    last.map_err(|(Unsent::Early(error) | Unsent::Other(error))| error)
+}
+
+async fn attempt(
+    source: Source,
+    settings: &Settings,
+    goes_early: bool,
+    on_progress: impl FnMut(&Progress),
+) -> Result<Summary, Unsent> {
     // A third of it is for places.
-    let memory = job.memory_bytes_max;
+    let memory = settings.memory_bytes_max;
     let window_log2 = window_log2((memory - memory / CONTEXT_PART) / 3 * 2);
     let mut offer = Offer {
         window_log2,
@@ -109,23 +148,54 @@ async fn send_files(
     };
     offer.is_eager = head != Head::Over;
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
-    let mut carrier = connect(&job.to, &job.security, &hello, &offer, job.connect).await?;
+    let early = goes_early && offer.is_eager && again.is_some();
+    let mut carrier = connect(settings, &hello, &offer, early).await?;
+    let begun = Begun { source, again, offer, head, hello, window_log2 };
+    let sent = transfer(&mut carrier, settings, begun, on_progress).await;
+    match carrier.take_failed() {
+        None => Ok(sent?),
+        Some(NotEstablished { error, was_early }) => {
+            let is_known = matches!(error, CarrierError::OtherKey | CarrierError::Expired);
+            let error = not_connected(&settings.to, &error);
+            Err(if was_early && !is_known { Unsent::Early(error) } else { Unsent::Other(error) })
+        }
+    }
+}
+
+/// A transfer that has been offered.
+struct Begun {
+    source: Source,
+    again: Option<Source>,
+    offer: Offer,
+    head: Head,
+    hello: Hello,
+    window_log2: u8,
+}
+
+async fn transfer(
+    carrier: &mut Carrier,
+    settings: &Settings,
+    begun: Begun,
+    on_progress: impl FnMut(&Progress),
+) -> Result<Summary, TransferError> {
+    let Begun { source, again, offer, head, hello, window_log2 } = begun;
+    let silence = settings.silence;
     // What every receiver holds.
     let unasked = Answer { asks: false, window_log2: WINDOW_LOG2_MIN };
     let (answer, context) = match head {
-        Head::Over => (accepted_in_time(&mut carrier, silence).await?, ContextLogs::of(&carrier)),
+        Head::Over => (accepted_in_time(carrier, silence).await?, ContextLogs::of(carrier)),
         Head::Whole => (unasked, ContextLogs { window: CONTEXT_LOG_USUAL, model: 0 }),
         // Earlier receivers may know no contexts, and get all of it so.
         _ => (unasked, ContextLogs::default()),
     };
     let what = source.what.clone();
     let plan = Plan {
-        compressing: job.compressing,
-        memory_bytes_max: memory,
+        compressing: settings.compressing.clone(),
+        memory_bytes_max: settings.memory_bytes_max,
         window_log2,
         held: Arc::new(AtomicU8::new(answer.window_log2)),
         bytes: source.bytes,
-        is_quick: job.is_quick,
+        is_quick: settings.is_quick,
         hello,
         again,
     };
@@ -135,7 +205,7 @@ async fn send_files(
         at: 0,
         sent: None,
         head,
-        up: plan.uplink(&carrier, context, None)?,
+        up: plan.uplink(carrier, context, None)?,
         link_bytes_before: 0,
         compress: CompressorPool::new().map_err(RunError::from)?,
         meter: Meter::new(offer.bytes, on_progress),
@@ -143,7 +213,7 @@ async fn send_files(
         silence,
         plan,
     };
-    let outcome = sending.run(&mut carrier).await;
+    let outcome = sending.run(carrier).await;
     let head = sending.head;
     let ended = async {
         if matches!(head, Head::Whole | Head::Unanswered) {
@@ -152,9 +222,9 @@ async fn send_files(
             met.map_err(|_| silent(silence))??;
         }
         if matches!(head, Head::Whole | Head::Unanswered | Head::Met) {
-            accepted_in_time(&mut carrier, silence).await?;
+            accepted_in_time(carrier, silence).await?;
         }
-        done(&mut carrier, silence).await
+        done(carrier, silence).await
     };
     let (left_out_there, kept) = match outcome {
         Ok(true) => ended.await?,
@@ -276,24 +346,18 @@ impl Plan {
     }
 }
 
-/// The thread that reads.
-struct Reading {
-    pieces: mpsc::Receiver<Piece>,
-    /// Where the buffers of pieces go back to it.
-    used: blocking::SyncSender<Vec<u8>>,
-    /// Where the receiver's answers go; none if nothing is asked.
-    answers: Option<blocking::SyncSender<Have>>,
-    count: Arc<Count>,
-}
-
-/// Connects and offers. If all is to follow at once, nothing is waited for.
+/// Connects and offers. If all is to follow at once, nothing is waited for, and not even TLS's handshake if it may go early.
 async fn connect(
-    to: &Target,
-    security: &Security,
+    settings: &Settings,
     hello: &Hello,
     offer: &Offer,
-    time: Duration,
+    goes_early: bool,
 ) -> Result<Carrier, TransferError> {
+    let Settings { to, security, connect: time, .. } = settings;
+    let early = match security {
+        Security::Psk(secret) if goes_early => Some(Early { secret: secret.clone(), time: *time }),
+        _ => None,
+    };
     let host = match &to.host {
         Host::Ip(ip) => ip.to_string(),
         Host::Name(name) => name.clone(),
@@ -301,13 +365,13 @@ async fn connect(
     let tls = security::client(security, Purpose::File, &host)?;
     let first = Message::Offer(offer.clone()).encode();
     let connecting = async {
-        let mut carrier = Carrier::begin(to, tls, hello, &first).await?;
+        let mut carrier = Carrier::begin(to, tls, early, hello, &first).await?;
         if !offer.is_eager {
             carrier.meet(hello).await?;
         }
         Ok(carrier)
     };
-    let connected = tokio::time::timeout(time, connecting).await;
+    let connected = tokio::time::timeout(*time, connecting).await;
     connected.unwrap_or(Err(CarrierError::Expired)).map_err(|error| not_connected(to, &error))
 }
 
@@ -354,58 +418,6 @@ fn unexpected(message: Message) -> TransferError {
         Message::Refused(_, text) => TransferError::Refused(text),
         _ => TransferError::Connection(MessageError::Body.to_string()),
     }
-}
-
-/// Hands pieces over to those who send them.
-struct Pieces {
-    to: mpsc::Sender<Piece>,
-    /// The buffers of those that were sent.
-    spare: blocking::Receiver<Vec<u8>>,
-    /// The part of the last ones, about [`PIECES_REMEMBERED`], for which there was no room at once.
-    held_up: f64,
-}
-
-/// So many pieces say whether a link holds them up.
-const PIECES_REMEMBERED: f64 = 32.0;
-
-impl Outlet for Pieces {
-    fn put(&mut self, piece: Vec<u8>) -> bool {
-        let is_held_up = f64::from(u8::from(self.to.capacity() == 0));
-        self.held_up += (is_held_up - self.held_up) / PIECES_REMEMBERED;
-        self.to.blocking_send(Piece::Bytes(piece)).is_ok()
-    }
-
-    fn buffer(&mut self) -> Vec<u8> {
-        self.spare.try_recv().unwrap_or_default()
-    }
-
-    fn is_waiting(&self) -> bool {
-        // A link holds up nearly all of them. Threads that share the processors hold each other up now and then.
-        self.held_up < 0.5
-    }
-}
-
-/// Reads and hashes on a thread of its own, as reading may take any time.
-fn read_aside(
-    source: Source,
-    answers: Option<blocking::Receiver<Have>>,
-    is_quick: bool,
-    finder: Option<Finder>,
-    count: Arc<Count>,
-) -> io::Result<(mpsc::Receiver<Piece>, blocking::SyncSender<Vec<u8>>)> {
-    let (to, receiver) = mpsc::channel(PIECES_MAX);
-    let (used, spare) = blocking::sync_channel(PIECES_MAX);
-    let read = move || {
-        let mut outlet = Pieces { to, spare, held_up: 1.0 };
-        let made = Recorder::new(answers, is_quick, finder, &mut outlet, count).run(source);
-        // Nobody waits for it if the transfer has failed.
-        let _ = outlet.to.blocking_send(match made {
-            Ok(sent) => Piece::End(sent),
-            Err(stop) => Piece::Failed(stop),
-        });
-    };
-    thread::Builder::new().name("dwell-read".to_owned()).spawn(read)?;
-    Ok((receiver, used))
 }
 
 enum Failure {
@@ -638,5 +650,6 @@ fn received(cx: &mut Context<'_>, carrier: &mut Carrier) -> io::Result<bool> {
     }
 }
 
+mod reading;
 #[cfg(test)]
 mod tests;

@@ -86,12 +86,24 @@ pub(crate) struct SendCommand {
     /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate, ppm]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', value_parser = CodecSpec::of_stream)]
     codec: Vec<CodecSpec>,
+    /// Whether the first bytes go a round trip sooner over a long way, which keeps them from nobody who records them and gets the
+    /// key later: auto (with --psk, whose key is on no paper and in no chat), always, or never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    early_data: EarlyData,
     /// The longest time to connect
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     connect_time: Duration,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// When something goes before TLS's handshake has ended.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum EarlyData {
+    Auto,
+    Always,
+    Never,
 }
 
 /// Where a receiver waits, and the key if a code says it.
@@ -164,6 +176,11 @@ impl SendCommand {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         prepare();
         let security = self.security()?;
+        let goes_early = match self.early_data {
+            EarlyData::Auto => self.protection.has_shared_key(),
+            EarlyData::Always => true,
+            EarlyData::Never => false,
+        };
         let source = self.source()?;
         let what = source.what.clone();
         let mut meter = Meter::new(self.quiet);
@@ -173,6 +190,7 @@ impl SendCommand {
             memory_bytes_max: self.memory_max.0,
             to: self.to.target,
             security,
+            goes_early,
             compressing: Compression {
                 strategy: self.strategy,
                 codecs: self.codec,

@@ -11,6 +11,7 @@ use dwell_base::Rng;
 use super::*;
 use crate::message::Reason;
 use crate::transfer::SILENCE_MAX;
+use crate::transfer::blocks::Have;
 
 /// With room for a context, and for a model.
 const MEMORY: u64 = 256 << 20;
@@ -41,15 +42,26 @@ fn sent(
     silence: Duration,
     receive: impl FnOnce(TcpStream) -> Option<TcpStream> + std::marker::Send + 'static,
 ) -> Result<Summary, TransferError> {
+    sent_to(data, silence, Security::None, |listener| receive(listener.accept().unwrap().0))
+}
+
+/// The same to somebody who lets in whom he likes.
+fn sent_to<T: std::marker::Send + 'static>(
+    data: &Data,
+    silence: Duration,
+    security: Security,
+    receive: impl FnOnce(TcpListener) -> T + std::marker::Send + 'static,
+) -> Result<Summary, TransferError> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string().parse().unwrap();
-    let receiver = thread::spawn(move || receive(listener.accept().unwrap().0));
+    let receiver = thread::spawn(move || receive(listener));
     let job = Send {
         source: Source::files(std::slice::from_ref(&data.0), false).unwrap(),
         is_quick: false,
         memory_bytes_max: MEMORY,
         to,
-        security: Security::None,
+        security,
+        goes_early: true,
         compressing: Compression::default(),
         connect: Duration::from_secs(60),
         silence,
@@ -361,4 +373,80 @@ fn a_head_is_as_the_document_has_it() {
     assert_eq!(message(&mut rest), Message::Rest(Rest::GoesOn));
     assert_eq!([head, stream(&mut rest)], [b"he".to_vec(), b"llo".to_vec()]);
     assert!(rest.is_empty());
+}
+
+mod early {
+    use dwell_base::Secret;
+
+    use super::*;
+    use crate::security::Acceptor;
+
+    fn psk(byte: u8) -> Security {
+        Security::Psk(Secret::new([byte; 32]))
+    }
+
+    fn hello() -> Hello {
+        Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "")
+    }
+
+    /// Lets so many in, one after the other, and does as a receiver does with the last one; what became of each.
+    fn welcome(
+        listener: TcpListener,
+        acceptor: &Acceptor,
+        number: usize,
+    ) -> Vec<Result<(), String>> {
+        listener.set_nonblocking(true).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let mut outcomes = Vec::new();
+            for _ in 0..number {
+                let (tcp, peer) = listener.accept().await.unwrap();
+                let (tls, time) = (Some(acceptor.clone()), Duration::from_secs(20));
+                let accepted = Carrier::accept(tcp, peer, tls, &hello(), time).await;
+                outcomes.push(accepted.as_ref().map(drop).map_err(ToString::to_string));
+                let Ok(mut carrier) = accepted else { continue };
+                let offer = carrier.read_message().await.unwrap();
+                assert!(matches!(offer, Message::Offer(offer) if offer.is_eager));
+                carrier.say(&Message::Accept { asks: false, window_log2: 0 }).await.unwrap();
+                carrier.say(&Message::Done { left_out: 0, kept: 0 }).await.unwrap();
+                carrier.drain().await;
+            }
+            outcomes
+        })
+    }
+
+    #[test]
+    fn it_is_taken_by_who_has_the_key() {
+        let data = Data::new("early", 1000);
+        let acceptor = security::server(&psk(1), Purpose::File).unwrap().unwrap();
+        let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
+            assert_eq!(welcome(listener, &acceptor, 1), [Ok(())]);
+        });
+        assert_eq!(sent.unwrap().files, 1);
+    }
+
+    /// An earlier program takes it for broken TLS: it is sent all of it once more, behind a handshake.
+    #[test]
+    fn who_knows_none_is_called_again() {
+        let data = Data::new("early-unknown", 1000);
+        let mut acceptor = security::server(&psk(1), Purpose::File).unwrap().unwrap();
+        acceptor.early = None;
+        let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
+            let outcomes = welcome(listener, &acceptor, 2);
+            assert!(outcomes[0].is_err() && outcomes[1].is_ok(), "{outcomes:?}");
+        });
+        assert_eq!(sent.unwrap().files, 1);
+    }
+
+    #[test]
+    fn another_key_is_named_as_ever_and_not_tried_again() {
+        let data = Data::new("early-key", 1000);
+        let acceptor = security::server(&psk(2), Purpose::File).unwrap().unwrap();
+        let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
+            let outcomes = welcome(listener, &acceptor, 1);
+            assert!(outcomes[0].as_ref().is_err_and(|why| why.contains("keys")), "{outcomes:?}");
+        });
+        assert!(matches!(sent, Err(TransferError::OtherKey { .. })), "{sent:?}");
+    }
 }

@@ -52,6 +52,11 @@ impl Protection {
         self.psk.is_some() || self.cert.is_some() || self.insecure
     }
 
+    /// Returns true if it is by a key that both ends keep.
+    pub(in crate::commands) const fn has_shared_key(&self) -> bool {
+        self.psk.is_some()
+    }
+
     /// Returns the options that the other end needs to match.
     pub(in crate::commands) fn like_this(&self) -> String {
         match (&self.psk, &self.cert) {

@@ -170,4 +170,5 @@ pub(crate) const ALL: &[Check] = &[
     ("proxies_carry_what_tproxy_brings", proxy::transparent),
     ("proxies_work_as_documented", proxy::documented),
     ("a_receiver_names_an_address_that_leads_there", proxy::receive),
+    ("what_goes_early_over_a_long_way_arrives", proxy::early),
 ];

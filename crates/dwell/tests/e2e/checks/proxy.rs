@@ -436,6 +436,37 @@ pub(super) fn receive(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Over a long way the first bytes go before TLS's handshake has ended, or none do: what arrives is the same.
+pub(super) fn early(lab: &mut Lab) -> anyhow::Result<()> {
+    let pair = pair(lab, PairSpec::thin(Rate::from_mbps(20), 25))?;
+    let directory = lab.directory();
+    let key = directory.join("transfer.psk");
+    succeeds(Command::new(DWELL).args(["genpsk", "--out"]).arg(&key))?;
+    for (when, len) in [("auto", 1000), ("auto", 3_000_000), ("never", 300_000)] {
+        let text = corpus::text(len, 1);
+        fs::write(directory.join("sent"), &text)?;
+        let mut command = pair.egress.command(DWELL);
+        command
+            .args(["recv", "--overwrite", "--psk"])
+            .arg(&key)
+            .arg("early")
+            .current_dir(&directory);
+        let mut receiver = Process::spawn(command.stderr(Stdio::piped()))?;
+        let said = receiver.child().stderr.take().context("a pipe")?;
+        BufReader::new(said).lines().next().context("a line")??;
+        let mut command = pair.client.command(DWELL);
+        command.args(["send", "sent", "10.2.0.1", "--early-data", when, "--psk"]).arg(&key);
+        succeeds(command.current_dir(&directory))?;
+        let exit = receiver.wait_timeout(Duration::from_secs(30))?;
+        ensure!(exit.is_some_and(|exit| exit.success()), "the receiver ended with {exit:?}");
+        ensure!(
+            fs::read(directory.join("early"))? == text,
+            "{len} bytes, {when}: the text differs"
+        );
+    }
+    Ok(())
+}
+
 /// The commands of docs/proxy.md, as they stand there.
 pub(super) fn documented(lab: &mut Lab) -> anyhow::Result<()> {
     const PAGE: &str = include_str!("../../../../../docs/proxy.md");
