@@ -1,6 +1,7 @@
 //! Nodes that run on this machine: where they answer, what they say, and making them read their file again.
 
 use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use dwell_report::Status;
 use dwell_report::status::SCHEMA;
 use rustix::process::Signal;
 use serde_json::Value;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The socket of the node, or of the proxy, that has this name: this user's, then root's, then
 /// those of the units that packages bring.
@@ -30,7 +32,7 @@ fn of_units(name: &str) -> impl Iterator<Item = PathBuf> {
 /// its socket behind.
 fn first_of(candidates: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     let there: Vec<PathBuf> = candidates.filter(|path| path.exists()).collect();
-    there.iter().find(|path| UnixStream::connect(path).is_ok()).or(there.first()).cloned()
+    there.iter().find(|path| connect(path, PROBE_TIME).is_ok()).or(there.first()).cloned()
 }
 
 /// The sockets in a directory, which need not exist. One whose process has ended is none.
@@ -48,12 +50,12 @@ fn sockets_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn is_abandoned(path: &Path) -> bool {
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    UnixStream::connect(path).is_err_and(refused)
+    connect(path, PROBE_TIME).is_err_and(refused)
 }
 
 fn is_denied(path: &Path) -> bool {
     let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    UnixStream::connect(path).is_err_and(denied)
+    connect(path, PROBE_TIME).is_err_and(denied)
 }
 
 /// The socket of the one node, or proxy of this user or of a unit, that has it where it is by
@@ -98,12 +100,25 @@ pub(super) fn the_only_node() -> anyhow::Result<PathBuf> {
 const TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
+/// Whether somebody listens shows at once, unless the queue of those who want to connect is full.
+const PROBE_TIME: Duration = Duration::from_millis(200);
+
+/// Connects, and waits no longer than this for a place in the listener's queue.
+fn connect(path: &Path, time: Duration) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Connecting counts as writing (unix(7)).
+    socket.set_write_timeout(Some(time))?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    socket.set_write_timeout(None)?;
+    Ok(OwnedFd::from(socket).into())
+}
+
 /// The JSON document that the node answers with.
 pub(super) fn ask(path: &Path) -> anyhow::Result<Value> {
     tracing::debug!("asking {}", path.display());
     let shown = path.display();
     let mut answer = Vec::new();
-    let stream = UnixStream::connect(path).map_err(|error| explain(error, path))?;
+    let stream = connect(path, TIMEOUT).map_err(|error| explain(error, path))?;
     stream
         .set_read_timeout(Some(TIMEOUT))
         .and_then(|()| stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
@@ -134,6 +149,9 @@ fn explain(error: io::Error, path: &Path) -> anyhow::Error {
             anyhow::anyhow!(
                 "no node listens at {path} any more: start the relay (`dwell up`) or proxy again"
             )
+        }
+        io::ErrorKind::WouldBlock => {
+            anyhow::anyhow!("the node at {path} takes no questions: it hangs or is overloaded")
         }
         io::ErrorKind::PermissionDenied => {
             anyhow::anyhow!("{path} may not be opened by this user: use sudo")
@@ -191,7 +209,7 @@ pub(super) fn reload(socket: Option<&Path>, config: &Path) -> anyhow::Result<Rel
 
 /// Sends a signal to the process that listens there: the kernel knows which it is.
 fn signal(socket: &Path, signal: Signal) -> anyhow::Result<()> {
-    let stream = UnixStream::connect(socket).map_err(|error| explain(error, socket))?;
+    let stream = connect(socket, TIMEOUT).map_err(|error| explain(error, socket))?;
     let process = rustix::net::sockopt::socket_peercred(&stream)?.pid;
     rustix::process::kill_process(process, signal).with_context(|| {
         let process = process.as_raw_nonzero();
@@ -220,5 +238,19 @@ mod tests {
         assert_eq!(of(&[&missing]), None);
         drop(listener);
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn who_takes_no_questions_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("dwell-full-{}.sock", std::process::id()));
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        socket.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        socket.listen(0).unwrap();
+        let waiting = UnixStream::connect(&path).unwrap();
+        let error = connect(&path, Duration::from_millis(20)).unwrap_err();
+        assert!(explain(error, &path).to_string().contains("hangs or is overloaded"));
+        assert!(!is_abandoned(&path) && !is_denied(&path));
+        drop(waiting);
+        std::fs::remove_file(&path).unwrap();
     }
 }
