@@ -248,6 +248,7 @@ async fn transfer(
             });
         }
     };
+    sending.tell_codecs();
     let sent = sending.sent.take().unwrap_or_default();
     let link_bytes = sending.link_bytes();
     Ok(Summary {
@@ -485,6 +486,19 @@ impl<F: FnMut(&Progress)> Sending<F> {
         }
     }
 
+    /// Says what was compressed with what, to who wants to know.
+    fn tell_codecs(&self) {
+        for (codec, stats) in &self.up.stats().by_codec {
+            let (before, after) = (stats.original_bytes, stats.compressed_bytes);
+            tracing::debug!(
+                "{codec}: {} blocks, from {before} to {after} bytes in {:.3} s",
+                stats.blocks,
+                stats.compress_ns as f64 / 1e9
+            );
+        }
+        tracing::debug!("uncompressed: {} bytes", self.up.stats().raw_bytes);
+    }
+
     async fn await_answer(&mut self, carrier: &mut Carrier) -> Result<(), TransferError> {
         if self.head == Head::Unanswered {
             let met = tokio::time::timeout(self.silence, carrier.meet(&self.plan.hello)).await;
@@ -516,6 +530,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
         }
         self.plan.held.store(answer.window_log2, Ordering::Relaxed);
         self.link_bytes_before = self.link_bytes();
+        self.tell_codecs();
         let (context, rate) = (ContextLogs::of(carrier), self.up.sender.measured_rate());
         self.up = self.plan.uplink(carrier, context, rate).map_err(Failure::Other)?;
         if let Some(source) = again {
