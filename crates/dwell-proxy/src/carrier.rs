@@ -17,7 +17,8 @@ use socket2::{SockRef, TcpKeepalive};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio::time::Instant;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream, server};
 
 use crate::ahead::Ahead;
 use crate::congestion::{self, Pauses};
@@ -148,7 +149,11 @@ pub(crate) struct Carrier {
     is_holding: bool,
     /// What its last stream has left for the next.
     pub(crate) kept: Option<Kept>,
-    /// Why the handshake has failed during which it was written to.
+    /// Something may have gone before the handshake had ended.
+    went_early: bool,
+    /// The other end has said its hello.
+    has_met: bool,
+    /// Why it is no connection, after something was written to it.
     failed: Option<NotEstablished>,
 }
 
@@ -156,7 +161,7 @@ pub(crate) struct Carrier {
 #[derive(Debug)]
 pub(crate) struct NotEstablished {
     pub(crate) error: CarrierError,
-    /// Something had gone early: the other end may be an earlier program.
+    /// Something may have gone early: the other end may be an earlier program.
     pub(crate) was_early: bool,
 }
 
@@ -164,8 +169,8 @@ pub(crate) struct NotEstablished {
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) secret: Secret,
-    /// The longest time for the handshake.
-    pub(crate) time: Duration,
+    /// The handshake may take until then.
+    pub(crate) deadline: Instant,
 }
 
 #[derive(Debug)]
@@ -179,10 +184,21 @@ enum Io {
 impl Carrier {
     /// Whose other end has not said its hello yet.
     fn of(io: Io, peer: SocketAddr, ours: &Hello) -> Self {
-        let (rest, trains, pauses) = (Vec::new(), Trains::default(), Pauses::default());
-        let (pace, spreads) = (None, false);
-        let (theirs, is_holding, kept, failed) = (ours.clone(), false, None, None);
-        Self { io, rest, theirs, peer, trains, pauses, pace, spreads, is_holding, kept, failed }
+        Self {
+            io,
+            rest: Vec::new(),
+            theirs: ours.clone(),
+            peer,
+            trains: Trains::default(),
+            pauses: Pauses::default(),
+            pace: None,
+            spreads: false,
+            is_holding: false,
+            kept: None,
+            went_early: false,
+            has_met: false,
+            failed: None,
+        }
     }
 
     /// Connects to an egress.
@@ -218,8 +234,8 @@ impl Carrier {
         let early = early.filter(|_| round_trip_ns() >= Some(EARLY_ROUND_TRIP_NS));
         let io = match (tls, early) {
             (None, _) => Io::Plain(tcp),
-            (Some(tls), Some(Early { secret, time })) => {
-                Io::Calling(Box::new(Calling::new(tcp, tls, &secret, time)?))
+            (Some(tls), Some(Early { secret, deadline })) => {
+                Io::Calling(Box::new(Calling::new(tcp, tls, &secret, deadline)?))
             }
             (Some((config, name)), None) => {
                 let stream = TlsConnector::from(config).connect(name, Ahead::new(tcp)).await?;
@@ -227,13 +243,17 @@ impl Carrier {
             }
         };
         let mut carrier = Self::of(io, peer, ours);
-        carrier.write(&[&ours.encode(), first].concat()).await?;
-        Ok(carrier)
+        match carrier.write(&[&ours.encode(), first].concat()).await {
+            // Who uses it finds out why.
+            Err(_) if carrier.failed.is_some() => Ok(carrier),
+            written => Ok(written.map(|()| carrier)?),
+        }
     }
 
     /// Reads the other end's hello.
     pub(crate) async fn meet(&mut self, ours: &Hello) -> Result<(), CarrierError> {
         self.theirs = self.read_hello().await?;
+        self.has_met = true;
         Ok(ours.agree(&self.theirs)?)
     }
 
@@ -242,6 +262,7 @@ impl Carrier {
         let Some((hello, used)) = Hello::decode(&self.rest)? else { return Ok(false) };
         self.rest.drain(..used);
         self.theirs = hello;
+        self.has_met = true;
         ours.agree(&self.theirs)?;
         Ok(true)
     }
@@ -259,17 +280,15 @@ impl Carrier {
             let (io, has_key, rest) = match tls {
                 None => (Io::Plain(tcp), false, Vec::new()),
                 Some(acceptor) => {
-                    let (stream, rest) = shake(tcp, acceptor).await?;
+                    let stream = shake(tcp, acceptor).await?;
+                    let (stream, rest) = known(claimed(stream).await)?;
                     (Io::Tls(Box::new(stream)), true, rest)
                 }
             };
             let mut carrier = Self::of(io, peer, ours);
             carrier.rest = rest;
-            match carrier.answer(ours).await {
-                Ok(()) => Ok(carrier),
-                Err(error) if has_key && error.is_cut() => Err(CarrierError::Left),
-                Err(error) => Err(error),
-            }
+            let answered = carrier.answer(ours).await.map(|()| carrier);
+            if has_key { known(answered) } else { answered }
         };
         tokio::time::timeout(time, accepting).await.map_err(|_| CarrierError::Expired)?
     }
@@ -348,10 +367,7 @@ impl Carrier {
         self.settle(cx)?;
         match &mut self.io {
             Io::Plain(tcp) => tcp.poll_write_ready(cx),
-            Io::Calling(calling) => {
-                ready!(calling.poll_flush(cx))?;
-                calling.tcp().poll_write_ready(cx)
-            }
+            Io::Calling(calling) => calling.poll_free(cx),
             Io::Tls(tls) => {
                 ready!(Pin::new(&mut **tls).poll_flush(cx))?;
                 tls.get_ref().0.tcp().poll_write_ready(cx)
@@ -442,16 +458,33 @@ impl Carrier {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let Io::Calling(calling) = &mut self.io else { return Ok(()) };
-        let was_early = calling.has_begun();
+        self.went_early = true;
         match calling.poll(cx) {
-            Poll::Pending => {}
-            Poll::Ready(Ok(stream)) => self.io = Io::Tls(Box::new(TlsStream::Client(stream))),
-            Poll::Ready(Err(error)) => {
-                self.failed = Some(NotEstablished { error: error.into(), was_early });
-                return Err(io::ErrorKind::NotConnected.into());
+            Poll::Pending => Ok(()),
+            Poll::Ready(Ok(stream)) => {
+                self.io = Io::Tls(Box::new(TlsStream::Client(stream)));
+                Ok(())
             }
+            Poll::Ready(Err(error)) => Err(self.fails(error)),
         }
-        Ok(())
+    }
+
+    fn fails(&mut self, error: io::Error) -> io::Error {
+        let error = match error.kind() {
+            io::ErrorKind::TimedOut => CarrierError::Expired,
+            _ => error.into(),
+        };
+        self.failed = Some(NotEstablished { error, was_early: self.went_early });
+        io::ErrorKind::NotConnected.into()
+    }
+
+    /// What was read is nothing, or an error: if the other end has not said its hello, it may know no early data, and have
+    /// found them behind its own part of the handshake.
+    fn ends_early(&mut self, read: io::Result<()>) -> io::Result<()> {
+        if !self.went_early || self.has_met || self.failed.is_some() {
+            return read;
+        }
+        Err(self.fails(read.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())))
     }
 
     /// Returns why it is no connection, if its handshake has failed while it was written to.
@@ -488,10 +521,21 @@ impl AsyncRead for Carrier {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.settle(cx)?;
+        let filled = buf.filled().len();
         match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
-            Io::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
             Io::Calling(_) => Poll::Pending,
+            Io::Tls(tls) => match Pin::new(&mut **tls).poll_read(cx, buf) {
+                // Who waits for an answer may have asked, and TLS holds it.
+                Poll::Pending => {
+                    let _ = Pin::new(tls).poll_flush(cx)?;
+                    Poll::Pending
+                }
+                Poll::Ready(read) if read.is_err() || buf.filled().len() == filled => {
+                    Poll::Ready(self.ends_early(read))
+                }
+                ready => ready,
+            },
         }
     }
 }
@@ -536,16 +580,27 @@ impl AsyncWrite for Carrier {
     }
 }
 
-/// TLS's handshake at the end that listens, and what has come early.
+/// What has become of a connection that has shown the key.
+fn known<T>(outcome: Result<T, CarrierError>) -> Result<T, CarrierError> {
+    outcome.map_err(|error| if error.is_cut() { CarrierError::Left } else { error })
+}
+
+/// TLS's handshake at the end that listens.
 async fn shake(
     tcp: TcpStream,
     Acceptor { config, early }: Acceptor,
-) -> Result<(TlsStream<Ahead>, Vec<u8>), CarrierError> {
+) -> Result<server::TlsStream<Ahead>, CarrierError> {
     let ahead = match early {
         Some(secret) => Ahead::splitting(tcp, Splitter::new(secret)),
         None => Ahead::new(tcp),
     };
-    let mut stream = TlsAcceptor::from(config).accept(ahead).await?;
+    Ok(TlsAcceptor::from(config).accept(ahead).await?)
+}
+
+/// A connection whose handshake has ended, and what has come before.
+async fn claimed(
+    mut stream: server::TlsStream<Ahead>,
+) -> Result<(TlsStream<Ahead>, Vec<u8>), CarrierError> {
     let mut claim = [0; CLAIM_BYTES];
     if stream.get_ref().0.has_early_data() {
         stream.read_exact(&mut claim).await?;

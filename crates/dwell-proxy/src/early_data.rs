@@ -1,9 +1,9 @@
 //! What a sender says while TLS's handshake is under way.
 //!
 //! TLS takes a round trip before the first byte of a transfer. With a key that both ends hold the first ones can go together with the
-//! client's first flight: as records between TLS's own, sealed with a key of this one connection. The receiver
-//! keeps them, and looks at none before the handshake has ended and the sender has said inside of TLS that they are its own. So whoever
-//! sends recorded ones once more achieves nothing. What they do not have is TLS's forward secrecy: who records them, and finds the
+//! client's first flight: as records between TLS's own, sealed with a key of this one connection. The receiver opens
+//! and keeps them, and does nothing with what is in them before the handshake has ended and the sender has said inside of TLS that they are its own. So whoever
+//! sends recorded ones once more has that much memory taken until the handshake's time is over, and nothing else. What they do not have is TLS's forward secrecy: who records them, and finds the
 //! shared key some day, can read them (as RFC 8446, section 2.3, says of TLS's own early data, for which the library needs a
 //! ticket of an earlier connection).
 //!
@@ -28,8 +28,8 @@ use thiserror::Error;
 
 pub(crate) mod calling;
 
-/// No more goes early: TCP sends some 15 kB in its first round trip, and holds some more for what is confirmed in it.
-pub(crate) const EARLY_BYTES_MAX: usize = 256 << 10;
+/// No more goes early, and is kept at the other end. TCP sends some 15 kB in its first round trip, or what its route is set to.
+pub(crate) const EARLY_BYTES_MAX: usize = 64 << 10;
 
 const HEADER_BYTES: usize = 5;
 const VERSION: [u8; 2] = [0, 1];
@@ -48,7 +48,7 @@ mod kind {
 
 /// Early data that can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("what it sent before the handshake ended has been changed on its way")]
+#[error("what it sent before the handshake ended was changed on its way, or is of a later version")]
 pub(crate) struct EarlyDataError;
 
 fn connection_key(secret: &Secret, salt: &[u8; SALT_BYTES]) -> Result<LessSafeKey, Unspecified> {
@@ -84,15 +84,16 @@ pub(crate) struct Sealer {
     /// Of the next sealed record.
     number: u64,
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl Sealer {
-    /// For one connection; none if the system gives no random bytes.
-    pub(crate) fn new(secret: &Secret) -> Option<Self> {
+    /// For one connection, on which so much may go early; none if the system gives no random bytes.
+    pub(crate) fn new(secret: &Secret, bytes_max: usize) -> Option<Self> {
         let mut salt = [0; SALT_BYTES];
         SystemRandom::new().fill(&mut salt).ok()?;
         let key = connection_key(secret, &salt).ok()?;
-        Some(Self { key, salt, number: 0, bytes: 0 })
+        Some(Self { key, salt, number: 0, bytes: 0, bytes_max: bytes_max.min(EARLY_BYTES_MAX) })
     }
 
     /// Returns true if something has gone early.
@@ -100,9 +101,14 @@ impl Sealer {
         self.number > 0
     }
 
+    /// The bytes that may still go early.
+    pub(crate) const fn room(&self) -> usize {
+        self.bytes_max - self.bytes
+    }
+
     /// Makes a record of the beginning of this, behind `out`; so many bytes of it, none if no more is to go early.
     pub(crate) fn seal(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Unspecified> {
-        let len = bytes.len().min(EARLY_BYTES_MAX - self.bytes).min(DATA_BYTES_MAX);
+        let len = bytes.len().min(self.room()).min(DATA_BYTES_MAX);
         if len == 0 {
             return Ok(0);
         }

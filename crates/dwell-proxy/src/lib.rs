@@ -17,7 +17,7 @@
 //!   connection is reset.
 //! * Every buffer, table and wait has a maximum.
 //! * Nobody gets past TLS's handshake without the key; before that nothing is allocated but TLS's
-//!   own, for a limited time and number.
+//!   own, and for files one record of early data, or 64 KiB of it that the key has sealed, for a limited time and number.
 
 mod ahead;
 pub mod allow;

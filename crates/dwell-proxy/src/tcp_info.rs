@@ -35,6 +35,14 @@ pub(crate) fn link_report(socket: BorrowedFd<'_>, is_holding: bool) -> Option<Li
     Some(report(&tcp_info(socket)?, is_holding))
 }
 
+/// Returns how many bytes a connection sends before they are confirmed; zero if it is not known.
+pub(crate) fn window_bytes(socket: BorrowedFd<'_>) -> usize {
+    let Some(info) = tcp_info(socket) else { return 0 };
+    let number =
+        |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().unwrap_or_default()) as usize;
+    number(at::SND_CWND).saturating_mul(number(at::SND_MSS))
+}
+
 /// Returns the rate to which a connection is paced at most, in bytes a second; all ones are none.
 #[cfg(test)]
 pub(crate) fn pacing_rate_max(socket: BorrowedFd<'_>) -> Option<u64> {

@@ -14,7 +14,7 @@ fn tls_record(len: usize) -> Vec<u8> {
 
 /// What goes over the wire: records of TLS, of ours between them, and what follows the end; and the claim.
 fn wire(pieces: &[Vec<u8>], tls: &[usize], later: &[u8]) -> (Vec<u8>, Vec<u8>, [u8; CLAIM_BYTES]) {
-    let mut sealer = Sealer::new(&key(1)).unwrap();
+    let mut sealer = Sealer::new(&key(1), EARLY_BYTES_MAX).unwrap();
     let (mut wire, mut only_tls) = (Vec::new(), Vec::new());
     for (index, piece) in pieces.iter().enumerate() {
         if let Some(&len) = tls.get(index) {
@@ -94,7 +94,7 @@ fn nothing_is_kept_of_another_key_and_tls_goes_on() {
 
 #[test]
 fn no_more_goes_early_than_the_other_end_keeps() {
-    let mut sealer = Sealer::new(&key(1)).unwrap();
+    let mut sealer = Sealer::new(&key(1), EARLY_BYTES_MAX).unwrap();
     let (mut wire, mut left) = (Vec::new(), vec![3; EARLY_BYTES_MAX + 1]);
     loop {
         let len = sealer.seal(&left, &mut wire).unwrap();

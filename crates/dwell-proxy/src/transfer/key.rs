@@ -10,7 +10,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 /// 80 random bits, as 16 letters and digits that can't be mistaken for each other (Crockford's
 /// base 32). Not to be kept: whoever wants to guess one has as long as the receiver waits, and what was recorded
-/// stays closed even with the key.
+/// stays closed even with the key, unless the sender has its first bytes go early.
 pub struct OneTimeKey(pub(super) [u8; KEY_BYTES]);
 
 /// The length of a key.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use dwell_stream::{BLOCK_LEN_MAX, Sender};
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::count::Count;
 use super::repeats::{Finder, WINDOW_LOG2_MIN, window_log2};
@@ -85,7 +85,6 @@ struct Settings {
     to: Target,
     security: Security,
     compressing: Compression,
-    connect: Duration,
     silence: Duration,
 }
 
@@ -108,13 +107,14 @@ async fn send_files(
 ) -> Result<Summary, TransferError> {
     let Send { source, is_quick, memory_bytes_max, to, security, .. } = job;
     let Send { goes_early, compressing, connect, silence, .. } = job;
-    let settings =
-        Settings { is_quick, memory_bytes_max, to, security, compressing, connect, silence };
-    let again = source.again();
-    let first = attempt(source, &settings, goes_early, &mut on_progress).await;
+    let settings = Settings { is_quick, memory_bytes_max, to, security, compressing, silence };
+    let (again, deadline) = (source.again(), Instant::now() + connect);
+    let first = attempt(source, &settings, goes_early, deadline, &mut on_progress).await;
     let last = match (first, again) {
-        (Err(Unsent::Early(_)), Some(source)) => {
-            attempt(source, &settings, false, on_progress).await
+        (Err(Unsent::Early(error)), Some(source)) => {
+            tracing::debug!("calling once more, without early data: {error}");
+            let deadline = deadline.max(Instant::now() + connect / 2);
+            attempt(source, &settings, false, deadline, on_progress).await
         }
         (first, _) => first,
     };
@@ -125,6 +125,7 @@ async fn attempt(
     source: Source,
     settings: &Settings,
     goes_early: bool,
+    deadline: Instant,
     on_progress: impl FnMut(&Progress),
 ) -> Result<Summary, Unsent> {
     // A third of it is for places.
@@ -149,13 +150,16 @@ async fn attempt(
     offer.is_eager = head != Head::Over;
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
     let early = goes_early && offer.is_eager && again.is_some();
-    let mut carrier = connect(settings, &hello, &offer, early).await?;
+    let mut carrier = connect(settings, &hello, &offer, early, deadline).await?;
     let begun = Begun { source, again, offer, head, hello, window_log2 };
     let sent = transfer(&mut carrier, settings, begun, on_progress).await;
     match carrier.take_failed() {
         None => Ok(sent?),
         Some(NotEstablished { error, was_early }) => {
-            let is_known = matches!(error, CarrierError::OtherKey | CarrierError::Expired);
+            let is_known = matches!(
+                error,
+                CarrierError::OtherKey | CarrierError::OtherProtection | CarrierError::Unprotected
+            );
             let error = not_connected(&settings.to, &error);
             Err(if was_early && !is_known { Unsent::Early(error) } else { Unsent::Other(error) })
         }
@@ -353,10 +357,15 @@ async fn connect(
     hello: &Hello,
     offer: &Offer,
     goes_early: bool,
+    deadline: Instant,
 ) -> Result<Carrier, TransferError> {
-    let Settings { to, security, connect: time, .. } = settings;
+    let Settings { to, security, .. } = settings;
     let early = match security {
-        Security::Psk(secret) if goes_early => Some(Early { secret: secret.clone(), time: *time }),
+        Security::Psk(secret) if goes_early => {
+            // Something on the way may let no other records than TLS's pass: the other half is for another call.
+            let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+            Some(Early { secret: secret.clone(), deadline: half })
+        }
         _ => None,
     };
     let host = match &to.host {
@@ -372,7 +381,7 @@ async fn connect(
         }
         Ok(carrier)
     };
-    let connected = tokio::time::timeout(*time, connecting).await;
+    let connected = tokio::time::timeout_at(deadline, connecting).await;
     connected.unwrap_or(Err(CarrierError::Expired)).map_err(|error| not_connected(to, &error))
 }
 
@@ -442,7 +451,7 @@ impl Patience {
     }
 
     fn heard(&mut self) {
-        self.ends.as_mut().reset(tokio::time::Instant::now() + self.silence);
+        self.ends.as_mut().reset(Instant::now() + self.silence);
     }
 }
 

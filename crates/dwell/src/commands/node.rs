@@ -32,7 +32,12 @@ fn of_units(name: &str) -> impl Iterator<Item = PathBuf> {
 /// its socket behind.
 fn first_of(candidates: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     let there: Vec<PathBuf> = candidates.filter(|path| path.exists()).collect();
-    there.iter().find(|path| connect(path, PROBE_TIME).is_ok()).or(there.first()).cloned()
+    let listens = |path: &&PathBuf| match connect(path, PROBE_TIME) {
+        Ok(_) => true,
+        // Its queue is full.
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    };
+    there.iter().find(listens).or(there.first()).cloned()
 }
 
 /// The sockets in a directory, which need not exist. One whose process has ended is none.

@@ -86,9 +86,9 @@ pub(crate) struct SendCommand {
     /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate, ppm]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', value_parser = CodecSpec::of_stream)]
     codec: Vec<CodecSpec>,
-    /// Whether the first bytes go a round trip sooner over a long way, which keeps them from nobody who records them and gets the
-    /// key later: auto (with --psk, whose key is on no paper and in no chat), always, or never
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    /// Whether the first bytes of up to 64 MiB go a round trip sooner, where that is 5 ms or more; who records them and gets the
+    /// key later can read them: auto (with --psk, as codes are kept in chats), always (with a code, too), or never
+    #[arg(long, value_name = "WHEN", default_value = "auto", conflicts_with_all = ["cert", "insecure"])]
     early_data: EarlyData,
     /// The longest time to connect
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]

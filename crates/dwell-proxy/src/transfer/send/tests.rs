@@ -55,7 +55,13 @@ fn sent_to<T: std::marker::Send + 'static>(
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap().to_string().parse().unwrap();
     let receiver = thread::spawn(move || receive(listener));
-    let job = Send {
+    let result = send(job(data, to, security, silence), |_| {});
+    receiver.join().unwrap();
+    result
+}
+
+fn job(data: &Data, to: Target, security: Security, silence: Duration) -> Send {
+    Send {
         source: Source::files(std::slice::from_ref(&data.0), false).unwrap(),
         is_quick: false,
         memory_bytes_max: MEMORY,
@@ -65,10 +71,7 @@ fn sent_to<T: std::marker::Send + 'static>(
         compressing: Compression::default(),
         connect: Duration::from_secs(60),
         silence,
-    };
-    let result = send(job, |_| {});
-    receiver.join().unwrap();
-    result
+    }
 }
 
 fn say(stream: &mut TcpStream, message: &Message) {
@@ -437,6 +440,61 @@ mod early {
             assert!(outcomes[0].is_err() && outcomes[1].is_ok(), "{outcomes:?}");
         });
         assert_eq!(sent.unwrap().files, 1);
+    }
+
+    /// It answers what TLS's client says first before it has read on, so that the handshake ends well for the sender.
+    fn answers_at_first(mut stream: TcpStream, acceptor: &Acceptor) -> rustls::Error {
+        let mut tls = rustls::ServerConnection::new(Arc::clone(&acceptor.config)).unwrap();
+        let mut hello = vec![0; 5];
+        stream.read_exact(&mut hello).unwrap();
+        let len = usize::from(u16::from_be_bytes([hello[3], hello[4]]));
+        hello.resize(5 + len, 0);
+        stream.read_exact(&mut hello[5..]).unwrap();
+        tls.read_tls(&mut &hello[..]).unwrap();
+        tls.process_new_packets().unwrap();
+        while tls.wants_write() {
+            tls.write_tls(&mut stream).unwrap();
+        }
+        thread::sleep(Duration::from_millis(50));
+        loop {
+            tls.read_tls(&mut stream).unwrap();
+            if let Err(error) = tls.process_new_packets() {
+                tls.write_tls(&mut stream).unwrap();
+                return error;
+            }
+        }
+    }
+
+    #[test]
+    fn who_finds_out_late_that_it_knows_none_is_called_again_too() {
+        for len in [1000, 900_000] {
+            let data = Data::new(&format!("early-late-{len}"), len);
+            let mut acceptor = security::server(&psk(1), Purpose::File).unwrap().unwrap();
+            acceptor.early = None;
+            let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
+                let error = answers_at_first(listener.accept().unwrap().0, &acceptor);
+                assert!(matches!(error, rustls::Error::InvalidMessage(_)), "{error}");
+                assert_eq!(welcome(listener, &acceptor, 1), [Ok(())]);
+            });
+            assert_eq!(sent.unwrap().files, 1, "{len}");
+        }
+    }
+
+    /// As something on the way that lets no other records than TLS's pass.
+    #[test]
+    fn who_is_not_answered_in_half_the_time_calls_again() {
+        let data = Data::new("early-silent", 1000);
+        let acceptor = security::server(&psk(1), Purpose::File).unwrap().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let receiver = thread::spawn(move || {
+            let _silent = listener.accept().unwrap();
+            welcome(listener, &acceptor, 1)
+        });
+        let mut job = job(&data, to, psk(1), SILENCE_MAX);
+        job.connect = Duration::from_secs(4);
+        assert_eq!(send(job, |_| {}).unwrap().files, 1);
+        assert_eq!(receiver.join().unwrap(), [Ok(())]);
     }
 
     #[test]
