@@ -265,6 +265,8 @@ fn decode_percent(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -328,14 +330,18 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
+        let is_left = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&is_left);
         let slowly = std::thread::spawn(move || {
-            while matches!(reader.read(&mut [0; 4096]), Ok(1..)) {
+            // What the kernel still holds for it then would take seconds.
+            while !until.load(Ordering::Relaxed) && matches!(reader.read(&mut [0; 4096]), Ok(1..)) {
                 std::thread::sleep(Duration::from_millis(10));
             }
         });
         // More than the kernel holds for it; each part is taken soon, all of it never.
         let error = write_all(&stream, &vec![7; 64 << 20], Duration::from_millis(200));
         assert!(error.is_err(), "it is not waited for");
+        is_left.store(true, Ordering::Relaxed);
         drop(stream);
         slowly.join().unwrap();
     }

@@ -25,7 +25,9 @@ fn thirds(lines: &str, is_tcp: bool, loss: f64, seed: u64) -> (Net, [(String, u6
     // Edge compresses what waits only.
     let random = if lines == EDGE { 0.5 } else { 0.1 };
     net.set_traffic(Traffic { flows: 20, six: true, random, ..Traffic::default() });
-    net.start_sources(4_000, 240_000, 250 * MICRO_NS);
+    // More than the link takes in either case.
+    let spacing_ns = if extent::is_everything() { 250 } else { 500 } * MICRO_NS;
+    net.start_sources(4_000, 60_000 * MILLI_NS / spacing_ns, spacing_ns);
     let thirds =
         [(24_000, loss), (32_000, loss), (44_000, 0.0), (84_000, 0.0)].map(|(end_ms, next)| {
             net.run_to(end_ms);

@@ -289,9 +289,10 @@ impl End {
         if self.rng.chance(random) {
             self.rng.fill(&mut payload);
         } else {
-            for (at, byte) in payload.iter_mut().enumerate() {
-                *byte = b"the queue is idle time "[at % 23];
-            }
+            let text = b"the queue is idle time ";
+            payload
+                .chunks_mut(text.len())
+                .for_each(|part| part.copy_from_slice(&text[..part.len()]));
         }
         payload[..8].copy_from_slice(&(self.made.len() as u64).to_be_bytes());
         let (from, to) = (self.side as u8 + 1, 2 - self.side as u8);
