@@ -5,6 +5,7 @@
 //! Fast Delta Compression Approach") has six zeros at its top, so one in 64 on average, wherever the same
 //! bytes stand. What a hash finds is compared byte by byte.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -27,6 +28,8 @@ const FRUITLESS_MAX: u64 = 8 << 20;
 const STRETCHES: u64 = 8;
 /// The length of a stretch, as a binary logarithm.
 const STRETCH_LOG2: u32 = 16;
+/// So much is searched before what it repeats is passed by.
+const SEARCHED_AT_ONCE: usize = 4 << 10;
 /// The bytes that a hash depends on.
 const HASHED_LEN: usize = u64::BITS as usize;
 
@@ -128,6 +131,8 @@ pub(super) struct Finder {
     hash: u64,
     /// The distance of the repetition with which the last block ended.
     going_on: Option<u64>,
+    /// That of the last repetition.
+    distance: u64,
     /// An empty list of places in a block, and their hashes.
     remembered: Vec<(u32, u64)>,
     /// The longest distance that the receiver is known to hold, as a binary logarithm.
@@ -148,6 +153,7 @@ impl Finder {
             places,
             hash: 0,
             going_on: None,
+            distance: 0,
             remembered: Vec::new(),
             held,
             fruitless: 0,
@@ -172,11 +178,31 @@ impl Finder {
                 done = self.repeat(distance, 0..len, done, block.len(), parts);
             }
         }
+        let mut from = self.pass_repeated(block, 0, done);
+        while from < block.len() {
+            let to = block.len().min(from + SEARCHED_AT_ONCE);
+            done = self.search(block, base, from..to, done, parts);
+            from = self.pass_repeated(block, to, done);
+        }
+        if done < block.len() {
+            parts.push(Part::New(block.len() - done));
+        }
+    }
+
+    /// Searches a range of the block at `base`, of which so much is done; how much is then.
+    fn search(
+        &mut self,
+        block: &[u8],
+        base: u64,
+        range: Range<usize>,
+        mut done: usize,
+        parts: &mut Vec<Part>,
+    ) -> usize {
         let bits = self.places.len().trailing_zeros();
         let mut remembered = std::mem::take(&mut self.remembered);
-        self.hash = roll(self.hash, block, &mut remembered);
+        self.hash = roll(self.hash, &block[range.clone()], &mut remembered);
         for (at, hash) in remembered.drain(..) {
-            let at = at as usize;
+            let at = range.start + at as usize;
             let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let end = base + at as u64 + 1;
             #[allow(clippy::cast_possible_truncation, reason = "halves are what is meant")]
@@ -196,9 +222,19 @@ impl Finder {
             }
         }
         self.remembered = remembered;
-        if done < block.len() {
-            parts.push(Part::New(block.len() - done));
+        done
+    }
+
+    /// Where to go on behind `to`, of a block of which so much is done. Places in what is repeated are remembered already, and need
+    /// be again only if they are about to leave the window.
+    fn pass_repeated(&mut self, block: &[u8], to: usize, done: usize) -> usize {
+        let stays = self.distance.saturating_mul(2) <= self.ring.window as u64;
+        if done <= to || done < HASHED_LEN || !stays {
+            return to;
         }
+        self.hash = roll(0, &block[done - HASHED_LEN..done], &mut self.remembered);
+        self.remembered.clear();
+        done
     }
 
     /// Passes by a block.
@@ -214,7 +250,7 @@ impl Finder {
     fn repeat(
         &mut self,
         distance: u64,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         done: usize,
         block_len: usize,
         parts: &mut Vec<Part>,
@@ -230,6 +266,7 @@ impl Finder {
         }
         parts.push(Part::Repeat { distance, len });
         self.fruitless = 0;
+        self.distance = u64::from(distance);
         self.going_on = (range.end == block_len).then_some(u64::from(distance));
         range.end
     }
@@ -451,6 +488,17 @@ mod tests {
         assert!(repeated(false) > (4 << 20) - stretch);
         let least = (4 << 20) - STRETCHES as usize * stretch;
         assert!((least..(4 << 20) - stretch).contains(&repeated(true)), "{}", repeated(true));
+    }
+
+    /// Each copy is of the one before: the first has left the window by the time the last one comes.
+    #[test]
+    fn copies_of_copies_are_found_however_often() {
+        let one = random(1, 300_000);
+        let copies: Vec<u8> =
+            (2..9).flat_map(|seed| [random(seed, 99_999), one.clone()].concat()).collect();
+        let bytes = [&one[..], &copies].concat();
+        let new = round_trip(&bytes, 65_536, 20);
+        assert!((999_000..1_006_000).contains(&new), "{new}");
     }
 
     #[test]

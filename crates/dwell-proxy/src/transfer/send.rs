@@ -218,6 +218,7 @@ async fn transfer(
         plan,
     };
     let outcome = sending.run(carrier).await;
+    tracing::debug!("all has been sent, or there is no more to send");
     let head = sending.head;
     let ended = async {
         if matches!(head, Head::Whole | Head::Unanswered) {
