@@ -17,7 +17,6 @@ use socket2::{SockRef, TcpKeepalive};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream, server};
 
 use crate::ahead::Ahead;
@@ -151,8 +150,8 @@ pub(crate) struct Carrier {
     pub(crate) kept: Option<Kept>,
     /// Something may have gone before the handshake had ended.
     went_early: bool,
-    /// The other end has said its hello.
-    has_met: bool,
+    /// Something has come from the other end.
+    has_answered: bool,
     /// Why it is no connection, after something was written to it.
     failed: Option<NotEstablished>,
 }
@@ -169,8 +168,8 @@ pub(crate) struct NotEstablished {
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) secret: Secret,
-    /// The handshake may take until then.
-    pub(crate) deadline: Instant,
+    /// The longest time for the handshake.
+    pub(crate) time: Duration,
 }
 
 #[derive(Debug)]
@@ -196,7 +195,7 @@ impl Carrier {
             is_holding: false,
             kept: None,
             went_early: false,
-            has_met: false,
+            has_answered: false,
             failed: None,
         }
     }
@@ -234,8 +233,8 @@ impl Carrier {
         let early = early.filter(|_| round_trip_ns() >= Some(EARLY_ROUND_TRIP_NS));
         let io = match (tls, early) {
             (None, _) => Io::Plain(tcp),
-            (Some(tls), Some(Early { secret, deadline })) => {
-                Io::Calling(Box::new(Calling::new(tcp, tls, &secret, deadline)?))
+            (Some(tls), Some(Early { secret, time })) => {
+                Io::Calling(Box::new(Calling::new(tcp, tls, &secret, time)?))
             }
             (Some((config, name)), None) => {
                 let stream = TlsConnector::from(config).connect(name, Ahead::new(tcp)).await?;
@@ -253,7 +252,6 @@ impl Carrier {
     /// Reads the other end's hello.
     pub(crate) async fn meet(&mut self, ours: &Hello) -> Result<(), CarrierError> {
         self.theirs = self.read_hello().await?;
-        self.has_met = true;
         Ok(ours.agree(&self.theirs)?)
     }
 
@@ -262,7 +260,6 @@ impl Carrier {
         let Some((hello, used)) = Hello::decode(&self.rest)? else { return Ok(false) };
         self.rest.drain(..used);
         self.theirs = hello;
-        self.has_met = true;
         ours.agree(&self.theirs)?;
         Ok(true)
     }
@@ -478,13 +475,13 @@ impl Carrier {
         io::ErrorKind::NotConnected.into()
     }
 
-    /// What was read is nothing, or an error: if the other end has not said its hello, it may know no early data, and have
+    /// It has come to an end, or to an error. If nothing has come from the other end, it may know no early data, and have
     /// found them behind its own part of the handshake.
-    fn ends_early(&mut self, read: io::Result<()>) -> io::Result<()> {
-        if !self.went_early || self.has_met || self.failed.is_some() {
-            return read;
+    fn ends_early(&mut self, end: io::Result<()>) -> io::Result<()> {
+        if !self.went_early || self.has_answered || self.failed.is_some() {
+            return end;
         }
-        Err(self.fails(read.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())))
+        Err(self.fails(end.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())))
     }
 
     /// Returns why it is no connection, if its handshake has failed while it was written to.
@@ -527,14 +524,15 @@ impl AsyncRead for Carrier {
             Io::Calling(_) => Poll::Pending,
             Io::Tls(tls) => match Pin::new(&mut **tls).poll_read(cx, buf) {
                 // Who waits for an answer may have asked, and TLS holds it.
-                Poll::Pending => {
-                    let _ = Pin::new(tls).poll_flush(cx)?;
-                    Poll::Pending
+                Poll::Pending => match Pin::new(tls).poll_flush(cx) {
+                    Poll::Ready(Err(error)) => Poll::Ready(self.ends_early(Err(error))),
+                    _ => Poll::Pending,
+                },
+                Poll::Ready(Ok(())) if buf.filled().len() > filled => {
+                    self.has_answered = true;
+                    Poll::Ready(Ok(()))
                 }
-                Poll::Ready(read) if read.is_err() || buf.filled().len() == filled => {
-                    Poll::Ready(self.ends_early(read))
-                }
-                ready => ready,
+                Poll::Ready(end) => Poll::Ready(self.ends_early(end)),
             },
         }
     }

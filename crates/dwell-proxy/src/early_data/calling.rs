@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use dwell_base::Secret;
 use rustls::ClientConfig;
@@ -12,7 +13,7 @@ use rustls::pki_types::ServerName;
 use socket2::SockRef;
 use tokio::io::AsyncWrite as _;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{Connect, TlsConnector};
 
@@ -40,12 +41,12 @@ impl std::fmt::Debug for Calling {
 }
 
 impl Calling {
-    /// The handshake may take until `deadline`.
+    /// `time` is how long the handshake may take.
     pub(crate) fn new(
         tcp: TcpStream,
         (config, name): (Arc<ClientConfig>, ServerName<'static>),
         secret: &Secret,
-        deadline: Instant,
+        time: Duration,
     ) -> io::Result<Self> {
         let same: std::net::TcpStream = SockRef::from(&tcp).try_clone()?.into();
         // More than TCP sends before it is answered would only be in the way of the handshake.
@@ -55,7 +56,7 @@ impl Calling {
             connect: TlsConnector::from(config).connect(name, ahead),
             tcp: TcpStream::from_std(same)?,
             sealer: Sealer::new(secret, room),
-            ends: Box::pin(tokio::time::sleep_until(deadline)),
+            ends: Box::pin(tokio::time::sleep(time)),
             stream: None,
         })
     }
@@ -68,18 +69,25 @@ impl Calling {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<TlsStream<Ahead>>> {
         if self.stream.is_none() {
             let Poll::Ready(connected) = Pin::new(&mut self.connect).poll(cx) else {
-                let late = || Err(io::ErrorKind::TimedOut.into());
-                return self.ends.as_mut().poll(cx).map(|()| late());
+                return self.late(cx);
             };
             self.stream = Some(connected?);
             self.claim(cx)?;
         }
-        ready!(self.poll_flush(cx))?;
+        match self.poll_flush(cx)? {
+            Poll::Ready(()) => {}
+            Poll::Pending => return self.late(cx),
+        }
         let stream = self.stream.take().map(|mut stream| {
             stream.get_mut().0.queue_no_more();
             stream
         });
         Poll::Ready(stream.ok_or_else(|| io::ErrorKind::NotConnected.into()))
+    }
+
+    /// Ready when the time is over.
+    fn late<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        self.ends.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Ends what goes early, and claims it inside of TLS.

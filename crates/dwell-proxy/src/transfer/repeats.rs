@@ -139,6 +139,8 @@ pub(super) struct Finder {
     held: Arc<AtomicU8>,
     /// The number of bytes that came since something was repeated.
     fruitless: u64,
+    /// Where a block ended that was not searched.
+    passed_at: Option<u64>,
 }
 
 impl Finder {
@@ -157,6 +159,7 @@ impl Finder {
             remembered: Vec::new(),
             held,
             fruitless: 0,
+            passed_at: None,
         }
     }
 
@@ -225,11 +228,14 @@ impl Finder {
         done
     }
 
-    /// Where to go on behind `to`, of a block of which so much is done. Places in what is repeated are remembered already, and need
-    /// be again only if they are about to leave the window.
+    /// Where to go on behind `to`, of a block of which so much is done. Places in what is repeated are remembered already, unless some
+    /// were passed by, and need be again only if they are about to leave what the receiver holds.
     fn pass_repeated(&mut self, block: &[u8], to: usize, done: usize) -> usize {
-        let stays = self.distance.saturating_mul(2) <= self.ring.window as u64;
-        if done <= to || done < HASHED_LEN || !stays {
+        let held = 1 << self.held.load(Ordering::Relaxed).min(WINDOW_LOG2_MAX);
+        let window = held.min(self.ring.window as u64);
+        let stays = 2 * (self.distance + block.len() as u64) <= window;
+        let is_whole = self.passed_at.is_none_or(|at| self.ring.total - at > window);
+        if done <= to || done < HASHED_LEN || !stays || !is_whole {
             return to;
         }
         self.hash = roll(0, &block[done - HASHED_LEN..done], &mut self.remembered);
@@ -242,6 +248,7 @@ impl Finder {
         let last = &block[block.len().saturating_sub(HASHED_LEN)..];
         self.hash = roll(self.hash, last, &mut self.remembered);
         self.remembered.clear();
+        self.passed_at = Some(self.ring.total);
         if !block.is_empty() {
             parts.push(Part::New(block.len()));
         }
@@ -382,8 +389,13 @@ mod tests {
 
     /// Finds, and puts together again; returns the new bytes.
     fn round_trip(bytes: &[u8], block_len: usize, window_log2: u8) -> usize {
-        let mut finder = Finder::new(window_log2, bytes.len() as u64, holding(window_log2));
-        let mut ring = Ring::new(window_log2);
+        round_trip_to(bytes, block_len, window_log2, window_log2)
+    }
+
+    /// The same to who holds less.
+    fn round_trip_to(bytes: &[u8], block_len: usize, window_log2: u8, held_log2: u8) -> usize {
+        let mut finder = Finder::new(window_log2, bytes.len() as u64, holding(held_log2));
+        let mut ring = Ring::new(held_log2);
         let mut new = 0;
         for block in bytes.chunks(block_len) {
             let mut parts = Vec::new();
@@ -497,8 +509,19 @@ mod tests {
         let copies: Vec<u8> =
             (2..9).flat_map(|seed| [random(seed, 99_999), one.clone()].concat()).collect();
         let bytes = [&one[..], &copies].concat();
-        let new = round_trip(&bytes, 65_536, 20);
-        assert!((999_000..1_006_000).contains(&new), "{new}");
+        for window_log2 in [20, 26] {
+            let new = round_trip_to(&bytes, 65_536, window_log2, 20);
+            assert!((999_000..1_006_000).contains(&new), "{new}");
+        }
+        // With a change in each, behind which it has to be found again.
+        let mut changing = one.clone();
+        let copies = (2..9).flat_map(|at: u8| {
+            changing[usize::from(at) * 30_000] ^= 1;
+            [random(u64::from(at), 250_000), changing.clone()].concat()
+        });
+        let bytes: Vec<u8> = one.iter().copied().chain(copies).collect();
+        let new = round_trip_to(&bytes, 65_536, 26, 20);
+        assert!((2_049_000..2_060_000).contains(&new), "{new}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use dwell_stream::{BLOCK_LEN_MAX, Sender};
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 use super::count::Count;
 use super::repeats::{Finder, WINDOW_LOG2_MIN, window_log2};
@@ -85,6 +85,7 @@ struct Settings {
     to: Target,
     security: Security,
     compressing: Compression,
+    connect: Duration,
     silence: Duration,
 }
 
@@ -107,25 +108,27 @@ async fn send_files(
 ) -> Result<Summary, TransferError> {
     let Send { source, is_quick, memory_bytes_max, to, security, .. } = job;
     let Send { goes_early, compressing, connect, silence, .. } = job;
-    let settings = Settings { is_quick, memory_bytes_max, to, security, compressing, silence };
-    let (again, deadline) = (source.again(), Instant::now() + connect);
-    let first = attempt(source, &settings, goes_early, deadline, &mut on_progress).await;
-    let last = match (first, again) {
-        (Err(Unsent::Early(error)), Some(source)) => {
-            tracing::debug!("calling once more, without early data: {error}");
-            let deadline = deadline.max(Instant::now() + connect / 2);
-            attempt(source, &settings, false, deadline, on_progress).await
-        }
-        (first, _) => first,
+    let settings =
+        Settings { is_quick, memory_bytes_max, to, security, compressing, connect, silence };
+    let again = source.again();
+    let first = attempt(source, &settings, goes_early, &mut on_progress).await;
+    let (error, source) = match (first, again) {
+        (Ok(summary), _) => return Ok(summary),
+        (Err(Unsent::Early(error)), Some(source)) => (error, source),
+        (Err(Unsent::Early(error) | Unsent::Other(error)), _) => return Err(error),
     };
-    last.map_err(|(Unsent::Early(error) | Unsent::Other(error))| error)
+    tracing::debug!("calling once more, without early data: {error}");
+    attempt(source, &settings, false, on_progress).await.map_err(|again| match again {
+        // It was there at first, and that is what has to be known.
+        Unsent::Other(TransferError::Connect { .. }) => error,
+        Unsent::Early(again) | Unsent::Other(again) => again,
+    })
 }
 
 async fn attempt(
     source: Source,
     settings: &Settings,
     goes_early: bool,
-    deadline: Instant,
     on_progress: impl FnMut(&Progress),
 ) -> Result<Summary, Unsent> {
     // A third of it is for places.
@@ -150,20 +153,25 @@ async fn attempt(
     offer.is_eager = head != Head::Over;
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
     let early = goes_early && offer.is_eager && again.is_some();
-    let mut carrier = connect(settings, &hello, &offer, early, deadline).await?;
+    let mut carrier = connect(settings, &hello, &offer, early).await?;
     let begun = Begun { source, again, offer, head, hello, window_log2 };
     let sent = transfer(&mut carrier, settings, begun, on_progress).await;
-    match carrier.take_failed() {
-        None => Ok(sent?),
-        Some(NotEstablished { error, was_early }) => {
+    let (error, may_be_earlier) = match (sent, carrier.take_failed()) {
+        (Ok(summary), _) => return Ok(summary),
+        // What the receiver has said counts.
+        (Err(error @ (TransferError::Refused(_) | TransferError::Hello(_))), _)
+        | (Err(error), None) => return Err(error.into()),
+        (Err(_), Some(NotEstablished { error, was_early })) => {
             let is_known = matches!(
                 error,
                 CarrierError::OtherKey | CarrierError::OtherProtection | CarrierError::Unprotected
             );
-            let error = not_connected(&settings.to, &error);
-            Err(if was_early && !is_known { Unsent::Early(error) } else { Unsent::Other(error) })
+            (not_connected(&settings.to, &error), was_early && !is_known)
         }
-    }
+    };
+    // What it still holds would only be in the way of another call.
+    carrier.reset_on_close();
+    Err(if may_be_earlier { Unsent::Early(error) } else { Unsent::Other(error) })
 }
 
 /// A transfer that has been offered.
@@ -358,14 +366,12 @@ async fn connect(
     hello: &Hello,
     offer: &Offer,
     goes_early: bool,
-    deadline: Instant,
 ) -> Result<Carrier, TransferError> {
-    let Settings { to, security, .. } = settings;
+    let Settings { to, security, connect: time, .. } = settings;
     let early = match security {
         Security::Psk(secret) if goes_early => {
-            // Something on the way may let no other records than TLS's pass: the other half is for another call.
-            let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
-            Some(Early { secret: secret.clone(), deadline: half })
+            // Something on the way may let no other records than TLS's pass: then there is another call.
+            Some(Early { secret: secret.clone(), time: *time / 2 })
         }
         _ => None,
     };
@@ -382,7 +388,7 @@ async fn connect(
         }
         Ok(carrier)
     };
-    let connected = tokio::time::timeout_at(deadline, connecting).await;
+    let connected = tokio::time::timeout(*time, connecting).await;
     connected.unwrap_or(Err(CarrierError::Expired)).map_err(|error| not_connected(to, &error))
 }
 
@@ -452,7 +458,7 @@ impl Patience {
     }
 
     fn heard(&mut self) {
-        self.ends.as_mut().reset(Instant::now() + self.silence);
+        self.ends.as_mut().reset(tokio::time::Instant::now() + self.silence);
     }
 }
 

@@ -86,8 +86,8 @@ pub(crate) struct SendCommand {
     /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate, ppm]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', value_parser = CodecSpec::of_stream)]
     codec: Vec<CodecSpec>,
-    /// Whether the first bytes of up to 64 MiB go a round trip sooner, where that is 5 ms or more; who records them and gets the
-    /// key later can read them: auto (with --psk, as codes are kept in chats), always (with a code, too), or never
+    /// Whether the first 64 KiB at most, of what is no longer than 64 MiB, go a round trip sooner where that is 5 ms or more; who
+    /// records these and gets the key later can read them: auto (with --psk, as codes are kept in chats), always (with a code, too), or never
     #[arg(long, value_name = "WHEN", default_value = "auto", conflicts_with_all = ["cert", "insecure"])]
     early_data: EarlyData,
     /// The longest time to connect

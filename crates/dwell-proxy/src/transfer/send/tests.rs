@@ -392,11 +392,25 @@ mod early {
         Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "")
     }
 
+    /// Waits until more has come than TLS's first record: on loopback a handshake may be over before anything has gone early.
+    async fn await_early(tcp: &tokio::net::TcpStream) {
+        let mut bytes = [0; 4096];
+        loop {
+            let len = tcp.peek(&mut bytes).await.unwrap();
+            let record = 5 + usize::from(u16::from_be_bytes([bytes[3], bytes[4]]));
+            if len >= 5 && len > record {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// Lets so many in, one after the other, and does as a receiver does with the last one; what became of each.
     fn welcome(
         listener: TcpListener,
         acceptor: &Acceptor,
         number: usize,
+        is_early: bool,
     ) -> Vec<Result<(), String>> {
         listener.set_nonblocking(true).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -405,6 +419,9 @@ mod early {
             let mut outcomes = Vec::new();
             for _ in 0..number {
                 let (tcp, peer) = listener.accept().await.unwrap();
+                if is_early && outcomes.is_empty() {
+                    await_early(&tcp).await;
+                }
                 let (tls, time) = (Some(acceptor.clone()), Duration::from_secs(20));
                 let accepted = Carrier::accept(tcp, peer, tls, &hello(), time).await;
                 outcomes.push(accepted.as_ref().map(drop).map_err(ToString::to_string));
@@ -424,7 +441,7 @@ mod early {
         let data = Data::new("early", 1000);
         let acceptor = security::server(&psk(1), Purpose::File).unwrap().unwrap();
         let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
-            assert_eq!(welcome(listener, &acceptor, 1), [Ok(())]);
+            assert_eq!(welcome(listener, &acceptor, 1, true), [Ok(())]);
         });
         assert_eq!(sent.unwrap().files, 1);
     }
@@ -436,7 +453,7 @@ mod early {
         let mut acceptor = security::server(&psk(1), Purpose::File).unwrap().unwrap();
         acceptor.early = None;
         let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
-            let outcomes = welcome(listener, &acceptor, 2);
+            let outcomes = welcome(listener, &acceptor, 2, true);
             assert!(outcomes[0].is_err() && outcomes[1].is_ok(), "{outcomes:?}");
         });
         assert_eq!(sent.unwrap().files, 1);
@@ -452,6 +469,8 @@ mod early {
         stream.read_exact(&mut hello[5..]).unwrap();
         tls.read_tls(&mut &hello[..]).unwrap();
         tls.process_new_packets().unwrap();
+        // Early data are there.
+        stream.peek(&mut [0]).unwrap();
         while tls.wants_write() {
             tls.write_tls(&mut stream).unwrap();
         }
@@ -474,7 +493,7 @@ mod early {
             let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
                 let error = answers_at_first(listener.accept().unwrap().0, &acceptor);
                 assert!(matches!(error, rustls::Error::InvalidMessage(_)), "{error}");
-                assert_eq!(welcome(listener, &acceptor, 1), [Ok(())]);
+                assert_eq!(welcome(listener, &acceptor, 1, false), [Ok(())]);
             });
             assert_eq!(sent.unwrap().files, 1, "{len}");
         }
@@ -489,10 +508,10 @@ mod early {
         let to = listener.local_addr().unwrap().to_string().parse().unwrap();
         let receiver = thread::spawn(move || {
             let _silent = listener.accept().unwrap();
-            welcome(listener, &acceptor, 1)
+            welcome(listener, &acceptor, 1, false)
         });
         let mut job = job(&data, to, psk(1), SILENCE_MAX);
-        job.connect = Duration::from_secs(4);
+        job.connect = Duration::from_secs(6);
         assert_eq!(send(job, |_| {}).unwrap().files, 1);
         assert_eq!(receiver.join().unwrap(), [Ok(())]);
     }
@@ -502,9 +521,35 @@ mod early {
         let data = Data::new("early-key", 1000);
         let acceptor = security::server(&psk(2), Purpose::File).unwrap().unwrap();
         let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
-            let outcomes = welcome(listener, &acceptor, 1);
+            let outcomes = welcome(listener, &acceptor, 1, true);
             assert!(outcomes[0].as_ref().is_err_and(|why| why.contains("keys")), "{outcomes:?}");
         });
         assert!(matches!(sent, Err(TransferError::OtherKey { .. })), "{sent:?}");
+    }
+
+    /// It says why before all has been sent, and what it has said is not taken for an earlier program's failing.
+    #[test]
+    fn who_refuses_while_more_is_sent_is_heard() {
+        let data = Data::new("early-refused", 1 << 20);
+        let acceptor = security::server(&psk(1), Purpose::File).unwrap().unwrap();
+        let sent = sent_to(&data, SILENCE_MAX, psk(1), move |listener| {
+            listener.set_nonblocking(true).unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                let (tcp, peer) = listener.accept().await.unwrap();
+                // The sender is held up.
+                socket2::SockRef::from(&tcp).set_recv_buffer_size(4096).unwrap();
+                await_early(&tcp).await;
+                let (tls, time) = (Some(acceptor), Duration::from_secs(20));
+                let mut carrier = Carrier::accept(tcp, peer, tls, &hello(), time).await.unwrap();
+                carrier.read_message().await.unwrap();
+                let refused = Message::Refused(Reason::Other, "the name is taken".to_owned());
+                carrier.say(&refused).await.unwrap();
+            });
+        });
+        let said = sent.unwrap_err().to_string();
+        assert!(said.contains("the name is taken"), "{said}");
     }
 }
