@@ -5,7 +5,7 @@
 //! key pairs from the shared key, one for each role, and authenticate each other by them as raw
 //! public keys (RFC 7250): whoever completes the handshake holds the private key of its role,
 //! which only who has the shared key can. The handshake is otherwise TLS's own, with ephemeral
-//! keys: what was recorded stays closed when the shared key is lost (but for [`early_data`](crate::early_data) of files). The public key of the end
+//! keys: what was recorded stays closed when the shared key is lost (but for what a file's sender says before the handshake has ended). The public key of the end
 //! that listens is shown to whoever connects, so a shared key must be random, not a word: 32
 //! bytes of `dwell genpsk`, or the 10 of a one-time key.
 
