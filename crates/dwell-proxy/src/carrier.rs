@@ -518,16 +518,17 @@ impl AsyncRead for Carrier {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.settle(cx)?;
-        let filled = buf.filled().len();
+        let (filled, went_early) = (buf.filled().len(), self.went_early);
         match &mut self.io {
             Io::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Io::Calling(_) => Poll::Pending,
             Io::Tls(tls) => match Pin::new(&mut **tls).poll_read(cx, buf) {
                 // Who waits for an answer may have asked, and TLS holds it.
-                Poll::Pending => match Pin::new(tls).poll_flush(cx) {
+                Poll::Pending if went_early => match Pin::new(tls).poll_flush(cx) {
                     Poll::Ready(Err(error)) => Poll::Ready(self.ends_early(Err(error))),
                     _ => Poll::Pending,
                 },
+                Poll::Pending => Poll::Pending,
                 Poll::Ready(Ok(())) if buf.filled().len() > filled => {
                     self.has_answered = true;
                     Poll::Ready(Ok(()))
