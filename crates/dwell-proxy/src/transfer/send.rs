@@ -396,6 +396,12 @@ fn not_connected(to: &Target, error: &CarrierError) -> TransferError {
     let to = to.to_string();
     match error {
         CarrierError::OtherKey => TransferError::OtherKey { to },
+        nobody if nobody.is_refused() => TransferError::Connect {
+            to,
+            why: format!(
+                "{nobody}. Nobody waits there: a receiver ends after one transfer, unless it has --keep"
+            ),
+        },
         other => TransferError::Connect { to, why: other.to_string() },
     }
 }
