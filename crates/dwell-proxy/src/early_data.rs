@@ -31,6 +31,9 @@ pub(crate) mod calling;
 /// No more goes early, and is kept at the other end. TCP sends some 15 kB in its first round trip, or what its route is set to.
 pub(crate) const EARLY_BYTES_MAX: usize = 64 << 10;
 
+/// Records of more than that are none of ours any more, but TLS's, which ends the connection: otherwise who has no key could send them for as
+/// long as a handshake may take.
+const RECORDS_BYTES_MAX: usize = 2 * EARLY_BYTES_MAX;
 const HEADER_BYTES: usize = 5;
 const VERSION: [u8; 2] = [0, 1];
 const SALT_BYTES: usize = 32;
@@ -153,6 +156,8 @@ pub(crate) struct Splitter {
     /// The body of a record of ours.
     body: Vec<u8>,
     state: State,
+    /// All bytes of our records, and their headers.
+    records_bytes: usize,
     /// What has come early.
     bytes: Vec<u8>,
 }
@@ -185,6 +190,7 @@ impl Splitter {
             left: 0,
             body: Vec::new(),
             state: State::Waiting,
+            records_bytes: 0,
             bytes: Vec::new(),
         }
     }
@@ -222,6 +228,9 @@ impl Splitter {
     /// A header is there.
     fn begin(&mut self, tls: &mut Vec<u8>) {
         self.left = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
+        if self.has_our_kind() {
+            self.records_bytes += HEADER_BYTES + self.left;
+        }
         if !self.is_ours() {
             tls.extend_from_slice(&self.header);
         } else if self.header[1..3] != VERSION || self.left > DATA_BYTES_MAX + TAG_BYTES {
@@ -230,6 +239,10 @@ impl Splitter {
     }
 
     fn is_ours(&self) -> bool {
+        self.has_our_kind() && self.records_bytes <= RECORDS_BYTES_MAX
+    }
+
+    fn has_our_kind(&self) -> bool {
         matches!(self.header.first(), Some(&(kind::SALT..=kind::END)))
     }
 
@@ -281,7 +294,7 @@ impl Splitter {
 
     /// Returns true if something has come early, whatever it is.
     pub(crate) fn has_begun(&self) -> bool {
-        !matches!(self.state, State::Waiting) || self.is_ours()
+        !matches!(self.state, State::Waiting) || self.has_our_kind()
     }
 
     /// Gives back what was held of TLS's next header, where nothing has come early.

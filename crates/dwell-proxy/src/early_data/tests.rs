@@ -115,6 +115,24 @@ fn no_more_goes_early_than_the_other_end_keeps() {
     assert_eq!(splitter.bytes.len(), EARLY_BYTES_MAX);
 }
 
+/// Without the key as well as with it: TLS finds a broken record then, and closes.
+#[test]
+fn who_goes_on_with_records_is_left_to_tls() {
+    for byte in [1, 2] {
+        let mut sealer = Sealer::new(&key(1), EARLY_BYTES_MAX).unwrap();
+        let mut wire = Vec::new();
+        for _ in 0..20 {
+            sealer.bytes = 0;
+            sealer.seal(&[9; DATA_BYTES_MAX], &mut wire).unwrap();
+        }
+        let (splitter, tls) = split(&wire, key(byte), 1000);
+        assert!(matches!(splitter.state, State::Rejected));
+        assert_eq!(tls[0], kind::DATA);
+        let taken = wire.len() - tls.len();
+        assert!((RECORDS_BYTES_MAX - DATA_BYTES_MAX..=RECORDS_BYTES_MAX).contains(&(taken + 50)));
+    }
+}
+
 #[test]
 fn where_nothing_comes_early_nothing_is_held_back() {
     let wire = [tls_record(10), tls_record(0), vec![22, 3, 3]].concat();

@@ -524,6 +524,30 @@ mod tests {
         assert!((2_049_000..2_060_000).contains(&new), "{new}");
     }
 
+    /// A copy extends over what was not searched; another one that begins there is found, as that copy was remembered.
+    #[test]
+    fn a_copy_of_what_was_passed_by_is_remembered() {
+        let once = random(1, 12 << 20);
+        let mut finder = Finder::new(26, 1 << 26, holding(26));
+        let mut parts = Vec::new();
+        for block in once.chunks(65_536) {
+            finder.find(block, true, &mut parts);
+        }
+        let stretch = 1 << STRETCH_LOG2;
+        let searched = (8 << 20) + STRETCHES as usize * stretch;
+        let copy = &once[searched..searched + 8 * stretch];
+        // The second one begins behind the only stretch of it that was searched.
+        for copy in [copy, &copy[stretch + stretch / 2..4 * stretch]] {
+            parts.clear();
+            for block in copy.chunks(65_536) {
+                finder.find(block, false, &mut parts);
+            }
+            let new: usize =
+                parts.iter().map(|part| if let Part::New(len) = part { *len } else { 0 }).sum();
+            assert!(new < 1000, "{new} of {}", copy.len());
+        }
+    }
+
     #[test]
     fn short_and_near_ones_are_left_to_codecs() {
         let one = random(1, 2000);

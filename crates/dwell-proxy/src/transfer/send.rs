@@ -399,7 +399,7 @@ fn not_connected(to: &Target, error: &CarrierError) -> TransferError {
         nobody if nobody.is_refused() => TransferError::Connect {
             to,
             why: format!(
-                "{nobody}. Nobody waits there: a receiver ends after one transfer, unless it has --keep"
+                "{nobody}. Does a receiver wait there? It ends after one transfer, unless it has --keep"
             ),
         },
         other => TransferError::Connect { to, why: other.to_string() },

@@ -219,6 +219,9 @@ pub(crate) fn patient(stream: TcpStream) -> TcpStream {
 /// process.
 pub(crate) fn serve(act: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // The library's queue has 128 places. If thousands call at once it overflows, the kernel answers with cookies, and resets
+    // those of whom it has thrown the first bytes away (`TcpExtSyncookiesFailed`).
+    socket2::SockRef::from(&listener).listen(4096).unwrap();
     let address = listener.local_addr().unwrap();
     let act = std::sync::Arc::new(act);
     thread::spawn(move || {
