@@ -200,8 +200,19 @@ fn status(directory: &Directory, name: &str) -> io::Result<ProxyStatus> {
     Ok(serde_json::from_slice(&answer)?)
 }
 
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    wait_up_to(PATIENCE, what, is_so);
+}
+
+/// Waits until a side that is gone must have been noticed. A reset reaches an end that reads nothing
+/// at once, unless its kernel dropped what came before for want of room: then the reset lies outside
+/// of the window, nobody takes it, and the probes after a minute of silence find out.
+pub(crate) fn wait_until_noticed(is_so: impl FnMut() -> bool) {
+    wait_up_to(Duration::from_secs(150), "it is noticed", is_so);
+}
+
+fn wait_up_to(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + patience;
     while !is_so() {
         assert!(Instant::now() < end, "never happened: {what}");
         thread::sleep(Duration::from_millis(10));

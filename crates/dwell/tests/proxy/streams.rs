@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::pair::{
     Directory, PATIENCE, Pair, assert_same, dwell, echo, exchange, free_port, has, mixture, reset,
-    serve, wait_until,
+    serve, wait_until, wait_until_noticed,
 };
 
 #[test]
@@ -203,7 +203,7 @@ fn who_goes_away_unread_is_noticed() {
         assert!(sent < 100 << 20, "there is no back-pressure");
     }
     reset(client);
-    wait_until("it is noticed", || pair.statuses().iter().all(|s| s.streams.open == 0));
+    wait_until_noticed(|| pair.statuses().iter().all(|s| s.streams.open == 0));
 }
 
 /// A client that says its end and then goes away, while the server neither answers nor ends.
@@ -217,7 +217,7 @@ fn who_goes_away_after_its_end_is_noticed() {
     wait_until("it is open", || pair.statuses().iter().all(|s| s.streams.open == 1));
     thread::sleep(Duration::from_millis(200));
     reset(client);
-    wait_until("it is noticed", || pair.statuses().iter().all(|s| s.streams.open == 0));
+    wait_until_noticed(|| pair.statuses().iter().all(|s| s.streams.open == 0));
 }
 
 #[test]
