@@ -1,5 +1,6 @@
 //! The queue of blocks between the application and the transport.
 
+mod granted;
 mod jobs;
 mod waiting;
 
@@ -22,6 +23,7 @@ use crate::rule::steering;
 use crate::sender::Learned;
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
+use granted::Granted;
 use waiting::{Outgoing, Part, Refers, State, Waiting};
 
 /// The most blocks that wait, however short they are.
@@ -34,8 +36,14 @@ const REACH_LEN_MIN: usize = 8 << 10;
 /// Returns the codecs that the stream may contain, bit n for the one with id n.
 fn codecs(config: &Config) -> u8 {
     let bits = config.codecs_used().iter().fold(0, |bits, spec| bits | 1 << spec.id as u8);
-    // A block that can't go through a model stands alone.
-    if config.model_log_used() > 0 { bits | 1 << CodecId::Zstd as u8 } else { bits }
+    let with = |bits: u8, id: CodecId| bits | 1 << id as u8;
+    match () {
+        // Whatever the context may be that is granted.
+        () if config.gets_context() => with(with(bits, CodecId::Zstd), CodecId::Ppm),
+        // A block that can't go through a model stands alone.
+        () if config.model_log_used() > 0 => with(bits, CodecId::Zstd),
+        () => bits,
+    }
 }
 
 /// Returns what a block gets that can't go on with a context for this codec.
@@ -75,6 +83,10 @@ pub(crate) struct Blocks {
     reach_min: usize,
     /// The running context in its place, if there is to be one.
     context: Option<SenderContext>,
+    /// What it takes to get one on the way, if the stream may.
+    granted: Option<Box<Granted>>,
+    /// What is to be sent before the next block.
+    notices: Vec<u8>,
     /// True if either is kept while nothing waits.
     idle_history: bool,
     /// True if the history is kept for a stream after this one, too.
@@ -118,6 +130,7 @@ impl Blocks {
             goes_on: false,
             window_log,
             model_log,
+            may_get_context: with_history && config.gets_context(),
         };
         Self {
             steering: steering(config),
@@ -141,6 +154,8 @@ impl Blocks {
                 Objective::Bytes => HISTORY_LEN_MAX,
             },
             context: (window_log > 0).then(|| SenderContext::new(window_log, model_log)),
+            granted: preamble.may_get_context.then(|| Box::new(Granted::new(config))),
+            notices: Vec::new(),
             idle_history: config.idle_history,
             keeps_for_next: false,
             history_since: None,
@@ -227,6 +242,7 @@ impl Blocks {
         self.ended = true;
         self.aborted = true;
         self.queue.clear();
+        self.notices.clear();
         self.open = Vec::new();
         // A block that has begun must be completed, or the receiver could not read the reason.
         if self.out.at == self.out.begin {
@@ -240,7 +256,7 @@ impl Blocks {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.held == 0 && self.out.rest().is_empty()
+        self.held == 0 && self.out.rest().is_empty() && self.notices.is_empty()
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -284,7 +300,8 @@ impl Blocks {
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
                 self.spare_history = Vec::new();
-                if !self.idle_history {
+                // A context that was granted is dropped when the receiver is notified.
+                if !self.idle_history && !self.has_got_context() {
                     self.forget();
                 }
             }
@@ -368,6 +385,7 @@ impl Blocks {
         if !self.keeps_for_next || self.aborted || !self.is_finished() {
             return false;
         }
+        self.leave_context();
         self.history.restart();
         self.preamble = Some(Preamble { goes_on: true, ..self.described });
         self.hasher = Hasher::new();
@@ -401,6 +419,12 @@ impl Blocks {
 
     /// Puts the next block or header into `out`, if something may be sent.
     fn next_out(&mut self, now: Instant) {
+        if !self.notices.is_empty() {
+            let mut bytes = self.preamble_bytes();
+            bytes.append(&mut self.notices);
+            self.out = Outgoing { bytes, ..Outgoing::default() };
+            return;
+        }
         if self.queue.is_empty() {
             self.close();
         }
@@ -449,7 +473,8 @@ impl Blocks {
         let Waiting { mut part, state } = block;
         // Neither end need hold data that no block refers to: nothing will, or nothing does for now.
         let is_last = self.queue.is_empty() && self.open.is_empty();
-        let ends = is_last && (self.finishing || !self.idle_history) && !self.keeps_for_next;
+        let is_held = self.idle_history || self.has_got_context();
+        let ends = is_last && (self.finishing || !is_held) && !self.keeps_for_next;
         if self.context.is_some() {
             part.kept = Some(!ends);
         }

@@ -10,6 +10,7 @@ use dwell_codec::{
 use dwell_policy::method::Referring;
 use serde::{Deserialize, Serialize};
 
+use crate::context::ContextLimits;
 use crate::error::ConfigError;
 use crate::strategy::Strategy;
 use crate::tcpcomp::TcpCompConfig;
@@ -114,6 +115,10 @@ pub struct Config {
     /// of nanoseconds for each, and leaves a tenth to a quarter less of text. It takes a window beside it, and the receiver
     /// has to accept it ([`Limits::model_log`](crate::Limits::model_log)). Default 0: none.
     pub model_log: u8,
+    /// True if a stream that has a history may get a running context in its place on the way, when its receiver grants one
+    /// ([`Receiver::grant`](crate::Receiver::grant), [`Sender::get_context`](crate::Sender::get_context)); for a receiver that
+    /// knows that. Default false.
+    pub may_get_context: bool,
     /// The settings of [`Strategy::TcpComp`].
     pub tcpcomp: TcpCompConfig,
 }
@@ -135,8 +140,17 @@ impl Config {
             idle_history: true,
             window_log: 0,
             model_log: 0,
+            may_get_context: false,
             tcpcomp: TcpCompConfig::default(),
         }
+    }
+
+    /// Returns the settings of a stream that has got a running context.
+    pub(crate) fn with_context(&self, limits: ContextLimits) -> Self {
+        let mut config = Self { may_get_context: false, ..self.clone() };
+        config.set_window(limits.window_log);
+        config.set_model(limits.model_log);
+        config
     }
 
     /// Sets the codec: for the strategies with one codec that one, for [`Strategy::Hull`] the only
@@ -217,6 +231,12 @@ impl Config {
         if model_log > 0 && self.codecs == context_codecs() {
             self.codecs.extend(MODEL_ORDERS.map(|level| CodecSpec { id: CodecId::Ppm, level }));
         }
+    }
+
+    /// Returns true if the stream may get a running context on the way.
+    pub(crate) fn gets_context(&self) -> bool {
+        let refers = self.codecs.iter().any(|&codec| self.may_refer(codec));
+        self.may_get_context && refers && self.window_log == 0
     }
 
     /// Returns the memory of the model that a running context may be; 0 if it is not to be one.

@@ -7,8 +7,8 @@ use dwell_codec::{
     PPM_PRIME_LEN_MAX, PPM_RECORD_LEN_MAX,
 };
 
-use crate::config::model;
-use crate::error::StreamError;
+use crate::config::{check_model, check_window, model};
+use crate::error::{ConfigError, StreamError};
 use crate::frame::{Coder, Generation, PART_HEADER_LEN, ROOM};
 use changes::ModelChanges;
 
@@ -208,13 +208,31 @@ fn compress_parts(
     Ok(())
 }
 
-/// The most that the preamble of a stream allows its context.
-#[derive(Clone, Copy, Debug, Default)]
+/// The most that the preamble of a stream, or who grants it, allows a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContextLimits {
     /// The binary logarithm of its longest window.
     pub(crate) window_log: u8,
     /// The same of the memory of a model, in bytes; 0 if there is to be none.
     pub(crate) model_log: u8,
+}
+
+impl ContextLimits {
+    /// Reads what is granted.
+    pub(crate) fn from_wire([window_log, model_log]: [u8; 2]) -> Result<Self, StreamError> {
+        let limits = Self { window_log, model_log };
+        limits
+            .check()
+            .map(|()| limits)
+            .map_err(|_| StreamError::Header("the grant of a context that cannot be"))
+    }
+
+    /// Checks that there can be such a context.
+    pub(crate) fn check(self) -> Result<(), ConfigError> {
+        check_window(self.window_log)?;
+        check_model(self.model_log)?;
+        if self.window_log == 0 { Err(ConfigError::Window(0)) } else { Ok(()) }
+    }
 }
 
 /// The context of a receiver, which holds nothing before the first block.
@@ -286,6 +304,11 @@ impl ReceiverContext {
         self.through = 0;
         self.changes.began(start, generation.coder);
         Ok(())
+    }
+
+    /// Returns true if it holds anything.
+    pub(crate) const fn is_there(&self) -> bool {
+        self.decoder.is_some()
     }
 
     /// Drops all that it holds.

@@ -19,8 +19,12 @@ pub(crate) const VERSION_WITH_HISTORY: u8 = 2;
 pub(crate) const VERSION_WITH_CONTEXT: u8 = 3;
 /// ... of those in which that may be a model, ...
 pub(crate) const VERSION_WITH_MODEL: u8 = 4;
-/// ... and of those whose blocks may refer to the stream before, too.
+/// ... of those whose blocks may refer to the stream before, too, ...
 pub(crate) const VERSION_GOING_ON: u8 = 5;
+/// ... and of those that may get a running context on the way: as 2, ...
+pub(crate) const VERSION_GRANTED: u8 = 6;
+/// ... or as 5.
+pub(crate) const VERSION_GRANTED_GOING_ON: u8 = 7;
 pub(crate) const PREAMBLE_LEN: usize = 8;
 /// The longest header of a block.
 pub(crate) const HEADER_LEN_MAX: usize = 15;
@@ -41,6 +45,9 @@ const KEPT: u8 = 0x40;
 const PPM_BIT: u8 = 1 << CodecId::Ppm as u8;
 const END: u8 = 0xf0;
 const ABORT: u8 = 0xf1;
+/// Only in versions 6 and 7.
+const GRANT: u8 = 0xf2;
+const DROP: u8 = 0xf3;
 
 /// The layout of the stream after the preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +78,19 @@ pub(crate) struct Preamble {
     pub(crate) window_log: u8,
     /// The binary logarithm of the most memory of a model in its place, in bytes; 0 if there is none.
     pub(crate) model_log: u8,
+    /// True if a running context may take the history's place, when the receiver grants one; only with a history.
+    pub(crate) may_get_context: bool,
+}
+
+/// The running contexts that a stream may have: what the bits of its headers mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contexts {
+    /// None.
+    None,
+    /// One from the beginning (versions 3 and 4).
+    Always,
+    /// One when it is granted (versions 6 and 7).
+    Granted,
 }
 
 impl Preamble {
@@ -87,6 +107,10 @@ impl Preamble {
         let [a, b, c] = MAGIC;
         let (version, sixth) = match (self.window_log, self.model_log, self.history) {
             (0, _, false) => (VERSION, self.reorder),
+            (0, _, true) if self.may_get_context => match self.goes_on {
+                true => (VERSION_GRANTED_GOING_ON, self.reorder),
+                false => (VERSION_GRANTED, self.reorder),
+            },
             (0, _, true) if self.goes_on => (VERSION_GOING_ON, self.reorder),
             (0, _, true) => (VERSION_WITH_HISTORY, self.reorder),
             (window_log, 0, _) => (VERSION_WITH_CONTEXT, window_log),
@@ -106,6 +130,7 @@ impl Preamble {
         let (history, reorder, window_log, memory) = match version {
             VERSION => (false, sixth, 0, 0),
             VERSION_WITH_HISTORY | VERSION_GOING_ON => (true, sixth, 0, 0),
+            VERSION_GRANTED | VERSION_GRANTED_GOING_ON => (true, sixth, 0, 0),
             VERSION_WITH_CONTEXT => (false, 0, sixth, 0),
             VERSION_WITH_MODEL => {
                 (false, 0, sixth & ((1 << WINDOW_BITS) - 1), sixth >> WINDOW_BITS)
@@ -137,7 +162,8 @@ impl Preamble {
                 "only blocks that come in order can refer to earlier ones",
             ));
         }
-        let has_model = codecs & PPM_BIT != 0;
+        let may_get_context = matches!(version, VERSION_GRANTED | VERSION_GRANTED_GOING_ON);
+        let has_model = codecs & PPM_BIT != 0 && !may_get_context;
         if has_model != (version == VERSION_WITH_MODEL) || has_model != (memory > 0) {
             return Err(StreamError::Preamble("it has a model without memory, or the reverse"));
         }
@@ -145,7 +171,7 @@ impl Preamble {
             return Err(StreamError::Preamble("it needs a codec that this build does not have"));
         }
         let model_log = if has_model { PPM_MEMORY_LOG_MIN + memory - 1 } else { 0 };
-        let goes_on = version == VERSION_GOING_ON;
+        let goes_on = matches!(version, VERSION_GOING_ON | VERSION_GRANTED_GOING_ON);
         Ok(Self {
             layout,
             block_len_log2,
@@ -155,7 +181,16 @@ impl Preamble {
             goes_on,
             window_log,
             model_log,
+            may_get_context,
         })
+    }
+
+    pub(crate) const fn contexts(self) -> Contexts {
+        match (self.may_get_context, self.window_log) {
+            (true, _) => Contexts::Granted,
+            (false, 0) => Contexts::None,
+            (false, _) => Contexts::Always,
+        }
     }
 
     pub(crate) const fn context_limits(self) -> ContextLimits {
@@ -177,6 +212,10 @@ pub(crate) enum Header {
         check: u32,
     },
     Abort(AbortReason),
+    /// The stream of the other direction may begin a context of at most so much.
+    Grant(ContextLimits),
+    /// The context is dropped.
+    Drop,
 }
 
 /// The fields before the bytes of a block.
@@ -283,16 +322,20 @@ impl Header {
                 out.push(&check.to_be_bytes());
             }
             Self::Abort(reason) => out.push(&[ABORT, reason.to_wire()]),
+            Self::Grant(limits) => out.push(&[GRANT, limits.window_log, limits.model_log]),
+            Self::Drop => out.push(&[DROP]),
         }
         out
     }
 
-    /// Returns the length of the header that begins with this byte, in a stream with a running context or without.
-    pub(crate) fn len_of(first: u8, has_context: bool) -> Result<usize, StreamError> {
+    /// Returns the length of the header that begins with this byte, in a stream that may have such contexts.
+    pub(crate) fn len_of(first: u8, contexts: Contexts) -> Result<usize, StreamError> {
         match first {
             END => Ok(13),
             ABORT => Ok(2),
-            _ if first & 0x80 == 0 && has_context => match first & RUNNING != 0 {
+            GRANT if contexts == Contexts::Granted => Ok(3),
+            DROP if contexts == Contexts::Granted => Ok(1),
+            _ if first & 0x80 == 0 && contexts != Contexts::None => match first & RUNNING != 0 {
                 true => Ok(10 + if first & BEGINS != 0 { 5 } else { 0 }),
                 false => Ok(7 + if first & 0x0f != 0 { 2 } else { 0 }),
             },
@@ -306,16 +349,26 @@ impl Header {
     }
 
     /// Reads a header; `bytes` has the length that `len_of` returned.
-    pub(crate) fn from_bytes(bytes: &[u8], has_context: bool) -> Result<Self, StreamError> {
+    pub(crate) fn from_bytes(bytes: &[u8], contexts: Contexts) -> Result<Self, StreamError> {
         let mut fields = Fields(bytes);
         let [first] = fields.take()?;
+        let running = match contexts {
+            Contexts::None => 0,
+            Contexts::Always => RUNNING | BEGINS,
+            // Without that bit the other one says that it refers to the history.
+            Contexts::Granted => RUNNING,
+        };
         match first {
             END => Ok(Self::End {
                 total: u64::from_be_bytes(fields.take()?),
                 check: u32::from_be_bytes(fields.take()?),
             }),
             ABORT => Ok(Self::Abort(AbortReason::from_wire(u8::from_be_bytes(fields.take()?)))),
-            _ if has_context && first & (RUNNING | BEGINS) != 0 => {
+            GRANT if contexts == Contexts::Granted => {
+                ContextLimits::from_wire(fields.take()?).map(Self::Grant)
+            }
+            DROP if contexts == Contexts::Granted => Ok(Self::Drop),
+            _ if first & running != 0 => {
                 BlockHeader::read_running(first, &mut fields).map(Self::Block)
             }
             _ => BlockHeader::read(first, &mut fields).map(Self::Block),
@@ -522,12 +575,23 @@ impl Fields<'_> {
 mod tests {
     use super::*;
 
+    /// In each kind of stream that has such headers.
     fn round_trip(header: Header) {
-        let has_context = matches!(header, Header::Block(BlockHeader { running: true, .. }));
+        let kinds = match header {
+            Header::Block(BlockHeader { running: true, .. }) => {
+                &[Contexts::Always, Contexts::Granted][..]
+            }
+            Header::Block(BlockHeader { index: Some(_), .. }) => &[Contexts::None],
+            Header::Block(BlockHeader { refers: true, .. }) => &[Contexts::None, Contexts::Granted],
+            Header::Grant(_) | Header::Drop => &[Contexts::Granted],
+            _ => &[Contexts::None, Contexts::Always, Contexts::Granted],
+        };
         let bytes = header.to_bytes();
         let bytes = bytes.as_slice();
-        assert_eq!(Header::len_of(bytes[0], has_context), Ok(bytes.len()));
-        assert_eq!(Header::from_bytes(bytes, has_context), Ok(header));
+        for &contexts in kinds {
+            assert_eq!(Header::len_of(bytes[0], contexts), Ok(bytes.len()));
+            assert_eq!(Header::from_bytes(bytes, contexts), Ok(header));
+        }
     }
 
     #[test]
@@ -564,6 +628,9 @@ mod tests {
         let longest = BlockHeader { begins, original_len: 65_536, payload_len: 65_544, ..ppm };
         round_trip(Header::Block(longest));
         round_trip(Header::End { total: u64::MAX, check: 7 });
+        round_trip(Header::Grant(ContextLimits { window_log: 15, model_log: 0 }));
+        round_trip(Header::Grant(ContextLimits { window_log: 23, model_log: 26 }));
+        round_trip(Header::Drop);
         for number in [0, 1, 2, 3, 200] {
             round_trip(Header::Abort(AbortReason::from_wire(number)));
         }
@@ -572,11 +639,17 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for first in [0x80, 0xe0, 0xf2, 0xff] {
-            assert!(Header::len_of(first, false).is_err(), "{first:x}");
+            assert!(Header::len_of(first, Contexts::None).is_err(), "{first:x}");
+            assert!(Header::len_of(first, Contexts::Always).is_err(), "{first:x}");
+        }
+        assert!(Header::len_of(0xf4, Contexts::Granted).is_err());
+        for grant in [[0xf2, 14, 0], [0xf2, 24, 0], [0xf2, 20, 19], [0xf2, 20, 27], [0xf2, 0, 20]] {
+            assert!(Header::from_bytes(&grant, Contexts::Granted).is_err(), "{grant:?}");
         }
         let equal = [1, 0, 9, 0, 9, 0, 0, 0, 0];
-        assert!(Header::from_bytes(&equal, false).is_err());
-        assert!(Header::from_bytes(&[0x0e, 0, 9, 0, 3, 0, 0, 0, 0], false).is_err());
+        let alone = |bytes: &[u8]| Header::from_bytes(bytes, Contexts::None);
+        assert!(alone(&equal).is_err());
+        assert!(alone(&[0x0e, 0, 9, 0, 3, 0, 0, 0, 0]).is_err());
         // What goes on with a context: not in units of lz4, not longer than it can be, not without its bit.
         for header in [
             &[0x11, 0, 9, 0, 0, 3, 0, 0, 0, 0][..],
@@ -587,12 +660,16 @@ mod tests {
             &[0x26, 0, 9, 0, 3, 0, 0, 0, 0],
             &[0x22, 0, 9, 0, 3, 0, 0, 0, 0],
         ] {
-            assert_eq!(Header::len_of(header[0], true), Ok(header.len()));
-            assert!(Header::from_bytes(header, true).is_err(), "{header:?}");
+            assert_eq!(Header::len_of(header[0], Contexts::Always), Ok(header.len()));
+            assert!(Header::from_bytes(header, Contexts::Always).is_err(), "{header:?}");
+            // There zstd may refer to the history.
+            let refers = header[0] == 0x22;
+            let granted = Header::from_bytes(header, Contexts::Granted);
+            assert_eq!(granted.is_ok(), refers, "{header:?}");
         }
         // Raw and deflated blocks can't refer to earlier ones.
-        assert!(Header::from_bytes(&[0x20, 0, 9, 0, 0, 0, 0], false).is_err());
-        assert!(Header::from_bytes(&[0x23, 0, 9, 0, 3, 0, 0, 0, 0], false).is_err());
+        assert!(alone(&[0x20, 0, 9, 0, 0, 0, 0]).is_err());
+        assert!(alone(&[0x23, 0, 9, 0, 3, 0, 0, 0, 0]).is_err());
         let good = Preamble {
             layout: Layout::Blocks,
             block_len_log2: 15,
@@ -602,6 +679,7 @@ mod tests {
             goes_on: false,
             window_log: 0,
             model_log: 0,
+            may_get_context: false,
         };
         let with_history = Preamble { reorder: 0, history: true, ..good };
         let going_on = Preamble { goes_on: true, ..with_history };
@@ -611,6 +689,13 @@ mod tests {
             let mut bytes = going_on.to_bytes();
             bytes[at] = value;
             assert!(Preamble::from_bytes(bytes).is_err(), "byte {at} = {value}");
+        }
+        for (goes_on, version) in [(false, 6), (true, 7)] {
+            let may_get = Preamble { may_get_context: true, goes_on, codecs: 0x46, ..with_history };
+            let mut bytes = may_get.to_bytes();
+            assert_eq!((bytes[3], Preamble::from_bytes(bytes)), (version, Ok(may_get)));
+            bytes[6] = 20;
+            assert!(Preamble::from_bytes(bytes).is_err(), "its window is said when it is granted");
         }
         let with_context = Preamble { reorder: 0, window_log: 23, ..good };
         assert_eq!(Preamble::from_bytes(with_context.to_bytes()), Ok(with_context));

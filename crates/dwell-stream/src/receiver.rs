@@ -6,10 +6,10 @@ use crc32fast::Hasher;
 
 use crate::compress::Decompressors;
 use crate::config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, REORDER_MAX, check_model, check_window};
-use crate::context::ReceiverContext;
+use crate::context::{ContextLimits, ReceiverContext};
 use crate::error::{AbortReason, ConfigError, StreamError};
 use crate::frame::{
-    BlockHeader, HEADER_LEN_MAX, Header, Layout, MAGIC, PREAMBLE_LEN, Preamble, UnitForm,
+    BlockHeader, Contexts, HEADER_LEN_MAX, Header, Layout, MAGIC, PREAMBLE_LEN, Preamble, UnitForm,
     UnitHeader,
 };
 use crate::history::History;
@@ -106,6 +106,10 @@ pub struct Receiver {
     history: History,
     /// The same of a stream with a running context.
     context: ReceiverContext,
+    /// What the sender was granted of one, ...
+    granted: Option<ContextLimits>,
+    /// ... and what the other end has granted the stream of the other direction.
+    offered: Option<ContextLimits>,
     output: Vec<u8>,
     output_at: usize,
     hasher: Hasher,
@@ -144,6 +148,8 @@ impl Receiver {
             next_index: 0,
             history: History::default(),
             context: ReceiverContext::default(),
+            granted: None,
+            offered: None,
             output: Vec::new(),
             output_at: 0,
             hasher: Hasher::new(),
@@ -296,6 +302,39 @@ impl Receiver {
         &self.stats
     }
 
+    /// Returns true if its sender could make use of a running context that it is granted ([`Receiver::grant`]), and was granted
+    /// none.
+    pub fn may_grant(&self) -> bool {
+        let may_get = self.preamble.is_some_and(|preamble| preamble.may_get_context);
+        may_get && self.granted.is_none() && self.phase != Phase::Ended
+    }
+
+    /// Accepts a running context with at most such a window and model, in binary logarithms as in [`Limits`], until it is
+    /// dropped. The sender is to be notified, by the stream of the other direction ([`Sender::grant_context`](crate::Sender::grant_context)).
+    ///
+    /// # Errors
+    /// If there can be no such context.
+    pub fn grant(&mut self, window_log: u8, model_log: u8) -> Result<(), ConfigError> {
+        let limits = ContextLimits { window_log, model_log };
+        limits.check()?;
+        self.granted = Some(limits);
+        Ok(())
+    }
+
+    /// Returns true if a running context was granted, and has not been dropped since.
+    pub const fn has_granted(&self) -> bool {
+        self.granted.is_some()
+    }
+
+    /// Takes what the other end has granted the stream of the other direction: the window of a running context, and the memory of a model
+    /// or 0, in binary logarithms; for [`Sender::get_context`](crate::Sender::get_context).
+    pub const fn take_offer(&mut self) -> Option<(u8, u8)> {
+        match self.offered.take() {
+            Some(limits) => Some((limits.window_log, limits.model_log)),
+            None => None,
+        }
+    }
+
     /// Returns the bytes of memory that the running context holds.
     pub fn context_bytes(&self) -> usize {
         self.context.memory_bytes()
@@ -386,10 +425,10 @@ impl Receiver {
 
     fn in_header(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let layout = self.preamble.map_or(Layout::Blocks, |preamble| preamble.layout);
-        let has_context = self.preamble.is_some_and(|preamble| preamble.window_log > 0);
+        let contexts = self.preamble.map_or(Contexts::None, Preamble::contexts);
         let first = self.header.first().copied().unwrap_or(bytes[0]);
         let wanted = match layout {
-            Layout::Blocks => Header::len_of(first, has_context)?,
+            Layout::Blocks => Header::len_of(first, contexts)?,
             Layout::Units | Layout::LongUnits => layout.unit_header_len(),
         };
         let len = fill(&mut self.header, bytes, wanted);
@@ -397,7 +436,7 @@ impl Receiver {
             return Ok(len);
         }
         if layout == Layout::Blocks {
-            let header = Header::from_bytes(&self.header, has_context)?;
+            let header = Header::from_bytes(&self.header, contexts)?;
             self.begin(header)?;
         } else {
             self.phase = Phase::Unit(UnitHeader::from_bytes(&self.header, layout)?);
@@ -415,6 +454,15 @@ impl Receiver {
             }
             Header::End { total, check } => self.at_end(total, check),
             Header::Abort(reason) => Err(StreamError::Aborted(reason)),
+            Header::Grant(limits) => {
+                self.offered = Some(limits);
+                Ok(())
+            }
+            Header::Drop => {
+                self.forget();
+                self.granted = None;
+                Ok(())
+            }
         }
     }
 
@@ -494,7 +542,9 @@ impl Receiver {
         let data = match header.codec {
             None => payload,
             Some(codec) if header.running => {
-                let limits = self.preamble.map(Preamble::context_limits).unwrap_or_default();
+                let limits = self.limits_of_context()?;
+                // It takes the history's place.
+                self.history.forget();
                 let dst = decompressors.room(header.original_len);
                 // In order: all data before it were given out.
                 let block = (self.stats.data_bytes, codec, header.begins);
@@ -517,19 +567,38 @@ impl Receiver {
         let start = self.stats.data_bytes;
         self.deliver(data, header.check)?;
         match header.kept {
-            true if self.preamble.is_some_and(|preamble| preamble.history) => {
+            true if self.preamble.is_some_and(|preamble| preamble.history)
+                && !self.context.is_there() =>
+            {
                 self.history.keep(start, data);
             }
             true => {}
-            false => {
-                self.history.forget();
-                self.context.forget();
-            }
+            false => self.forget(),
         }
         while let Some(early) = self.early.remove(&self.next_index) {
             self.deliver(&early.data, early.check)?;
         }
         Ok(())
+    }
+
+    /// Returns what a context may take.
+    fn limits_of_context(&self) -> Result<ContextLimits, StreamError> {
+        match self.preamble {
+            Some(preamble) if preamble.may_get_context => {
+                self.granted.ok_or(StreamError::Header("a block of a context that was not granted"))
+            }
+            preamble => Ok(preamble.map(Preamble::context_limits).unwrap_or_default()),
+        }
+    }
+
+    /// Drops what later blocks could refer to, and with a context what was granted. (A sender that has none may not know yet
+    /// that it may.)
+    fn forget(&mut self) {
+        if self.context.is_there() {
+            self.granted = None;
+        }
+        self.history.forget();
+        self.context.forget();
     }
 
     /// Gives a block out, if it and everything before it is undamaged.

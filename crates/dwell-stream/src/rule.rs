@@ -26,7 +26,8 @@ fn rule(config: &Config) -> Rule<CodecSpec> {
     }
 }
 
-fn priors(config: &Config) -> Vec<Prior<CodecSpec>> {
+/// Returns what is assumed of its codecs.
+pub(crate) fn priors(config: &Config) -> Vec<Prior<CodecSpec>> {
     let prior = |&codec: &CodecSpec| {
         let (cost_ns, saving) = prior(codec);
         Prior { codec, cost_ns, saving, refers: config.referring(codec) }

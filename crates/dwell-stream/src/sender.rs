@@ -7,6 +7,7 @@ use dwell_policy::rate::LinkReport;
 use crate::blocks::Blocks;
 use crate::compress::{Compression, Compressors, Done, Job};
 use crate::config::Config;
+use crate::context::ContextLimits;
 use crate::error::{AbortReason, ConfigError};
 use crate::stats::SenderStats;
 use crate::units::Units;
@@ -205,6 +206,43 @@ impl Sender {
         match &mut self.line {
             Line::Blocks(line) => line.begin_next().then_some(self),
             Line::Units(_) => None,
+        }
+    }
+
+    /// Notifies the other end that the stream of the other direction may begin a running context of at most this window and model,
+    /// in binary logarithms as in [`Limits`](crate::Limits): what its receiver here was told by
+    /// [`Receiver::grant`](crate::Receiver::grant). Returns false if nothing can be said on this stream: it has ended, or its
+    /// configuration does not let it get contexts either ([`Config::may_get_context`]).
+    pub fn grant_context(&mut self, window_log: u8, model_log: u8) -> bool {
+        match &mut self.line {
+            Line::Blocks(line) => line.grant(ContextLimits { window_log, model_log }),
+            Line::Units(_) => false,
+        }
+    }
+
+    /// Lets blocks go on with a running context from now on, which the other end has granted
+    /// ([`Receiver::take_offer`](crate::Receiver::take_offer)). What it may take at this end says [`Config::context_bytes_max`]
+    /// of a configuration with that window and model.
+    pub fn get_context(&mut self, now: Instant, window_log: u8, model_log: u8) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.get_context(now, ContextLimits { window_log, model_log });
+        }
+    }
+
+    /// Returns for how long no block has gone on with the running context that it has got, in nanoseconds, if it has got one.
+    pub fn context_unused_ns(&self, now: Instant) -> Option<u64> {
+        match &self.line {
+            Line::Blocks(line) => line.context_unused_ns(now),
+            Line::Units(_) => None,
+        }
+    }
+
+    /// Drops the running context that it has got, and notifies the receiver, so that neither end holds it any more. Returns
+    /// false if that can't be now, as something that waits to be sent goes on with it.
+    pub fn drop_context(&mut self, now: Instant) -> bool {
+        match &mut self.line {
+            Line::Blocks(line) => line.drop_context(now),
+            Line::Units(_) => false,
         }
     }
 

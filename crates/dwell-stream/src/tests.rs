@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use crate::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy, StreamError};
 
 mod context;
+mod granted;
 mod mix;
 mod next;
 

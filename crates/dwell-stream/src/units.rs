@@ -71,6 +71,7 @@ impl Units {
         let preamble = layout.map(|layout| Preamble {
             window_log: 0,
             model_log: 0,
+            may_get_context: false,
             layout,
             block_len_log2: SRC_LEN_MAX.trailing_zeros() as u8,
             reorder: 0,

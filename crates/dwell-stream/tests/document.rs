@@ -72,9 +72,13 @@ fn the_examples_are_what_they_are_said_to_be() {
         ("long-unit", (&dwell, Ok(()))),
     ]);
     let mut examples = examples();
-    // One is several streams, and one has messages around them, which are dwell-proxy's.
+    // One is several streams, one has a context that must be granted, and one has messages around them, which are
+    // dwell-proxy's.
     examples
-        .retain(|title, _| !title.starts_with("refused ") && !["going-on", "head"].contains(title));
+        .retain(|title, _| {
+            !title.starts_with("refused ")
+                && !["going-on", "granted-context", "head"].contains(title)
+        });
     assert!(examples.keys().eq(expected.keys()), "{:?}", examples.keys());
     for (title, wire) in examples {
         let (data, result) = &expected[title];
@@ -106,10 +110,29 @@ fn a_stream_goes_on_with_the_one_before() {
 }
 
 #[test]
+fn a_stream_gets_a_context_on_the_way() {
+    let wire = &examples()["granted-context"];
+    for piece in [1, 3, wire.len()] {
+        let mut receiver = Receiver::new(Limits::in_order());
+        receiver.grant(15, 0).unwrap();
+        let mut decompressors = Decompressors::new();
+        for mut rest in wire.chunks(piece) {
+            while !rest.is_empty() {
+                rest = &rest[receiver.feed(rest, &mut decompressors).unwrap()..];
+            }
+        }
+        assert_eq!((receiver.end(), receiver.take_offer()), (Ok(()), Some((20, 0))));
+        assert!(!receiver.has_granted());
+        let packets = b"dwell compresses packets while they wait ".repeat(2);
+        assert_eq!(receiver.data(), [b"hello", &packets[..], b"hello"].concat());
+    }
+}
+
+#[test]
 fn what_must_be_refused_is() {
     let mut examples = examples();
     examples.retain(|title, _| title.starts_with("refused "));
-    assert_eq!(examples.len(), 30);
+    assert_eq!(examples.len(), 32);
     for (title, wire) in examples {
         for piece in [1, wire.len()] {
             let (data, result) = receive(&wire, piece);

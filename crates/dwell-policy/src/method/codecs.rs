@@ -218,6 +218,22 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         self.codecs.iter().map(|one| one.choice).eq(other.codecs.iter().map(|one| one.choice))
     }
 
+    /// Takes over what another list knows of codecs whose blocks stand alone, and by that what is to be expected of those that
+    /// refer to something.
+    pub(super) fn know_alone(&mut self, other: &Self) {
+        let alone = other.codecs.iter().filter(|known| !known.choice.refers);
+        for known in alone.filter(|known| known.age.is_some()) {
+            for estimate in &mut self.codecs {
+                if estimate.choice == known.choice {
+                    *estimate = *known;
+                } else if estimate.choice.codec == known.choice.codec {
+                    estimate.follow(known);
+                }
+            }
+        }
+        self.codecs.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
+    }
+
     /// Returns true if any of it was measured.
     pub(super) fn is_measured(&self) -> bool {
         self.codecs.iter().any(|codec| codec.age.is_some())
@@ -320,6 +336,28 @@ mod tests {
             prior("lz4", 2.3, 0.40, false),
             prior("zstd:1", 5.5, 0.56, false),
         ])
+    }
+
+    #[test]
+    fn what_stands_alone_is_known_to_other_lists() {
+        let mut before = estimates();
+        before.measured(&result("zstd:1", Some(200), 2_000), false);
+        let mut after = CodecEstimates::new(&[
+            prior("lz4", 2.3, 0.40, false),
+            Prior { refers: Referring::Continues, ..prior("zstd:1", 5.5, 0.56, false) },
+        ]);
+        after.know_alone(&before);
+        let of = |refers| {
+            let choice = Choice { codec: "zstd:1", refers };
+            after.codecs.iter().find(|estimate| estimate.choice == choice).unwrap()
+        };
+        assert_eq!((of(false).point().cost_ns, of(false).age), (2.0, Some(0)));
+        // As what it costs beside, and gains, is taken to be; it was not measured.
+        let (alone, continuing) = (of(false).point(), of(true).point());
+        assert!(continuing.cost_ns > alone.cost_ns && continuing.ratio < alone.ratio);
+        assert_eq!(of(true).age, None);
+        let lz4 = after.codecs.iter().find(|estimate| estimate.choice == Choice::alone("lz4"));
+        assert_eq!(lz4.unwrap().point().cost_ns, 2.3, "it was not measured before either");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Mixing on the hull: the codecs and shares that carry most, by the linear programme of [`Bound`]
 //! with the measured values.
 
+mod change;
 mod interruptions;
 
 use dwell_base::Instant;

@@ -120,6 +120,15 @@ impl<C: Copy + PartialEq> Steering<C> {
         }
     }
 
+    /// Goes on with other codecs, or the same ones that may refer to something else, if the rule is [`Rule::Hull`]: what is known
+    /// of the link, and of codecs whose blocks stand alone, stays.
+    pub fn change(&mut self, priors: &[Prior<C>]) {
+        if let State::Hull(hull) = &mut self.rule {
+            hull.change(priors);
+            hull.plan(&self.link, self.writing);
+        }
+    }
+
     /// Returns true if a new block is to be compressed at all, if there is time. Call it once for
     /// each. `looks_random` if its bytes are about equally frequent.
     pub fn admits(&mut self, looks_random: bool) -> bool {

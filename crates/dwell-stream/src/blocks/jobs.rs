@@ -55,6 +55,7 @@ impl Blocks {
     }
 
     fn choose_job(&mut self, now: Instant) -> Option<Job> {
+        self.enter_context();
         let first = self.queue.iter().position(|block| matches!(block.state, State::Raw(_)));
         // Only if the application has left it so: if the buffer is full, the block will be filled
         // when there is room again.
@@ -88,6 +89,9 @@ impl Blocks {
             }
             _ => None,
         };
+        if context.is_some() {
+            self.context_used(now);
+        }
         let history = self.history_for(now, at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };

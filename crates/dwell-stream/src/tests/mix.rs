@@ -84,6 +84,7 @@ impl Writer {
             goes_on: false,
             window_log: WINDOW_LOG,
             model_log: MODEL_LOG,
+            may_get_context: false,
         };
         Self {
             is_good,
