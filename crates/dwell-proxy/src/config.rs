@@ -183,6 +183,10 @@ const HISTORY_BYTES: u64 = 2 * (192 << 10);
 /// Idle streams may hold at most this part of the memory, and what they refer to that one.
 const IDLE_SHARE: u64 = 4;
 const HISTORY_SHARE: u64 = 8;
+/// The running contexts of long streams may hold this part.
+const CONTEXT_SHARE: u64 = 8;
+/// Their memory is given out in units of so many bytes.
+pub(crate) const CONTEXT_UNIT_BYTES: u64 = 1 << 20;
 
 /// As many as a semaphore counts at most, and more than anybody needs.
 const BUSY_MAX: usize = 1 << 24;
@@ -227,8 +231,15 @@ impl Limits {
     /// fewer streams. At least one.
     pub fn busy_streams(&self) -> usize {
         let idle = self.streams() as u64 * IDLE_BYTES + self.histories() as u64 * HISTORY_BYTES;
-        let busy = self.memory_bytes_max.saturating_sub(idle) / STREAM_BYTES_MAX;
+        let contexts = self.context_units() as u64 * CONTEXT_UNIT_BYTES;
+        let busy = self.memory_bytes_max.saturating_sub(idle + contexts) / STREAM_BYTES_MAX;
         usize::try_from(busy).unwrap_or(usize::MAX).clamp(1, BUSY_MAX)
+    }
+
+    /// The memory for running contexts of long streams, in units of [`CONTEXT_UNIT_BYTES`].
+    pub(crate) fn context_units(&self) -> usize {
+        let units = self.memory_bytes_max / CONTEXT_SHARE / CONTEXT_UNIT_BYTES;
+        usize::try_from(units).unwrap_or(usize::MAX).min(BUSY_MAX)
     }
 
     /// The streams that may go on holding what they refer to while they are idle.
@@ -505,7 +516,7 @@ mod tests {
     fn memory_bounds_streams() {
         let limits = Limits { memory_bytes_max: 10 * STREAM_BYTES_MAX, ..Limits::default() };
         assert_eq!(limits.bound(), (Bound::Memory, 140));
-        assert_eq!((limits.busy_streams(), limits.histories()), (6, 4));
+        assert_eq!((limits.busy_streams(), limits.histories(), limits.context_units()), (5, 4, 1));
         assert_eq!(Limits { streams_max: 10, ..limits.clone() }.bound().0, Bound::Streams);
         let least = Limits { memory_bytes_max: 1, ..limits };
         assert_eq!((least.streams(), least.busy_streams(), least.histories()), (1, 1, 0));
@@ -521,7 +532,9 @@ mod tests {
                 let idle = limits.streams() as u64 * IDLE_BYTES;
                 let histories = limits.histories() as u64 * HISTORY_BYTES;
                 let busy = limits.busy_streams() as u64 * STREAM_BYTES_MAX;
-                assert!(idle + histories + busy <= memory_bytes_max, "{limits:?}");
+                let contexts = limits.context_units() as u64 * CONTEXT_UNIT_BYTES;
+                let all = idle + histories + contexts + busy;
+                assert!(all <= memory_bytes_max, "{limits:?}");
             }
         }
     }

@@ -22,6 +22,7 @@ use crate::carrier::{Carrier, CarrierError};
 use crate::clock;
 use crate::compress::CompressorPool;
 use crate::config::{Common, ConfigError, EarlierStreams};
+use crate::contexts::Contexts;
 use crate::hello::{Hello, Purpose};
 use crate::kept::{Kept, Topics, Whose};
 use crate::local::Local;
@@ -318,6 +319,7 @@ impl Engine {
         // Some streams may hold what they refer to while they are idle, if both ends have room for it; of many
         // each holds little.
         config.idle_history = false;
+        config.may_get_context = theirs.features & Hello::CONTEXTS != 0;
         Sender::new(&config).map_err(io::Error::other)
     }
 
@@ -424,6 +426,7 @@ impl Engine {
             receiving: self.memory.receiving(party),
             history,
             topic,
+            contexts: Contexts::new(&self.memory, &self.metrics),
         };
         let pump = Pump::new(local, carrier, (sender, receiver), shared, idle)?;
         let (end, moved, left) = pump.run().await;

@@ -114,12 +114,14 @@ impl Hello {
     pub const KEEPING: u8 = 2;
     /// That of an end that understands heads of transfers, which go before the receiver has said anything.
     pub const HEADS: u8 = 4;
+    /// That of an end whose streams may get a running context on the way.
+    pub const CONTEXTS: u8 = 8;
 
     /// Of this build.
     pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
         let codecs = dwell_codec::supported_bitmap();
         let features = match purpose {
-            Purpose::Streams => Self::OPENING,
+            Purpose::Streams => Self::OPENING | Self::CONTEXTS,
             Purpose::File => Self::OPENING | Self::HEADS,
         };
         Self {
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(ours.agree(&ours), Ok(()));
         let bytes = ours.encode();
         assert_eq!(bytes[..16], *b"dwPX\0\x11\x04\x04\x01\0\x0e\0\x01\0\0\x04");
-        assert_eq!(bytes[16..], *b"hull\0\x01\0");
+        assert_eq!(bytes[16..], *b"hull\0\x09\0");
         assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
     }
 

@@ -28,6 +28,7 @@ mod clock;
 mod compress;
 mod config;
 mod congestion;
+mod contexts;
 pub mod datagrams;
 mod early_data;
 mod egress;

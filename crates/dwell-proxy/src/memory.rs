@@ -21,19 +21,21 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::config::Limits;
+use crate::config::{CONTEXT_UNIT_BYTES, Limits};
 use crate::rooms::{self, Rooms, Shortage};
 
 /// The longest that a stream keeps its room while others wait.
 const TURN: Duration = Duration::from_secs(1);
 
-/// Room for those that move something, in either direction, and for what idle streams refer to.
+/// Room for those that move something, in either direction, for what idle streams refer to, and for running contexts of
+/// long ones.
 #[derive(Debug)]
 pub(crate) struct Memory {
     sending: Rooms,
     receiving: Rooms,
     histories: Arc<Semaphore>,
     histories_max: usize,
+    contexts: Arc<Semaphore>,
 }
 
 impl Memory {
@@ -45,6 +47,7 @@ impl Memory {
             receiving: Rooms::new(busy),
             histories: Arc::new(Semaphore::new(limits.histories())),
             histories_max: limits.histories(),
+            contexts: Arc::new(Semaphore::new(limits.context_units())),
         }
     }
 
@@ -61,6 +64,12 @@ impl Memory {
     /// Room for what an idle stream refers to, at both ends, if there is any left.
     pub(crate) fn history(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.histories).try_acquire_owned().ok()
+    }
+
+    /// Room for a running context of at most so many bytes, if there is any left.
+    pub(crate) fn context(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let units = u32::try_from(bytes.div_ceil(CONTEXT_UNIT_BYTES)).ok()?;
+        Arc::clone(&self.contexts).try_acquire_many_owned(units).ok()
     }
 
     /// Returns true if half of that is left, so that connections without a stream may hold some: those that have one come first.

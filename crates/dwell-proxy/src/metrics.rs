@@ -53,6 +53,7 @@ impl Drop for Present<'_> {
 pub(crate) struct Metrics {
     pub(crate) streams_open: Counter,
     pub(crate) streams_opened: Counter,
+    pub(crate) contexts_held: Counter,
     pub(crate) finished: Counter,
     pub(crate) reset: Counter,
     pub(crate) idle: Counter,
@@ -146,6 +147,7 @@ impl Metrics {
             max: max as u64,
             open: self.streams_open.get(),
             opened: self.streams_opened.get(),
+            contexts: self.contexts_held.get(),
             finished: self.finished.get(),
             reset: self.reset.get(),
             idle: self.idle.get(),

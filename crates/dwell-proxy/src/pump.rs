@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep};
 use crate::carrier::Carrier;
 use crate::clock;
 use crate::compress::CompressorPool;
+use crate::contexts::Contexts;
 use crate::local::Local;
 use crate::memory::Room;
 use crate::metrics::Metrics;
@@ -82,6 +83,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) history: Option<OwnedSemaphorePermit>,
     /// What it is about, if others learn from it.
     pub(crate) topic: Option<u64>,
+    /// Its running contexts, should it be long.
+    pub(crate) contexts: Contexts<'a>,
 }
 
 /// The outcome of a stream.
@@ -133,6 +136,7 @@ pub(crate) struct Pump<'a> {
     history: Option<OwnedSemaphorePermit>,
     up: Uplink,
     receiver: Receiver,
+    contexts: Contexts<'a>,
     /// The last time that it was read from, the other end's connection had something.
     was_read: bool,
     sent: [u64; 7],
@@ -168,7 +172,8 @@ impl<'a> Pump<'a> {
     ) -> io::Result<Self> {
         local.tune()?;
         let now = Instant::now();
-        let Shared { compress, metrics, path, stall, sending, receiving, history, topic } = shared;
+        let Shared { compress, metrics, path, stall, sending, receiving, history, topic, contexts } =
+            shared;
         let kept_bytes_max = SCRAPS_BYTES + if history.is_some() { HISTORY_BYTES_MAX } else { 0 };
         let share = path.share_of(topic);
         let release_at = carrier.is_holding().then(|| now + HOLD);
@@ -186,6 +191,7 @@ impl<'a> Pump<'a> {
             history,
             up: Uplink::new(sender, Some(share)),
             receiver,
+            contexts,
             // Until it was looked.
             was_read: true,
             sent: [0; 7],
@@ -472,6 +478,7 @@ impl<'a> Pump<'a> {
                 .with_borrow_mut(|scratch| self.receiver.feed(&rest, &mut scratch.decompress))
                 .map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&rest[taken..]);
+            self.contexts.heard(clock::now(), &mut self.up.sender, &mut self.receiver);
             return Ok(taken > 0);
         }
         SCRATCH.with_borrow_mut(|scratch| {
@@ -490,6 +497,7 @@ impl<'a> Pump<'a> {
             let taken = self.receiver.feed(bytes, &mut scratch.decompress).map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&bytes[taken..]);
             self.up.heard(self.carrier);
+            self.contexts.heard(clock::now(), &mut self.up.sender, &mut self.receiver);
             Ok(true)
         })
     }
@@ -502,7 +510,8 @@ impl<'a> Pump<'a> {
     /// nobody would notice that it is gone: then it is checked now and then.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         let waits = self.sending.is_awaited() || self.receiving.is_awaited();
-        let looking = waits || !self.reads_local() || !self.reads_carrier();
+        let looking =
+            waits || !self.reads_local() || !self.reads_carrier() || self.contexts.is_sending();
         if looking != self.looking {
             self.looking = looking;
             self.set_timer();
@@ -522,6 +531,10 @@ impl<'a> Pump<'a> {
             }
             if let Some(error) = self.carrier.take_error().map_err(End::Cut)? {
                 return Err(End::Cut(error));
+            }
+            if self.contexts.tidy(clock::now(), &mut self.up.sender) {
+                // The other end is to be notified.
+                cx.waker().wake_by_ref();
             }
             self.set_timer();
         }

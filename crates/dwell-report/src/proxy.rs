@@ -82,6 +82,9 @@ pub struct StreamCounts {
     pub open: u64,
     /// Opened so far.
     pub opened: u64,
+    /// Running contexts of long streams that are held now, in either direction.
+    #[serde(default)]
+    pub contexts: u64,
     /// Ended normally in both directions.
     pub finished: u64,
     /// Reset by one of the programs.

@@ -30,7 +30,7 @@ pub(crate) const ALONE_LEVEL_MAX: i32 = 9;
 /// The orders of models to choose from: a lower one leaves a little more, and takes a third less time.
 const MODEL_ORDERS: [i32; 2] = [4, 6];
 /// What a model has beside its memory, in bytes: what it learns again when that is full, and tables.
-const MODEL_BESIDE_BYTES: u64 = 192 << 10;
+pub(crate) const MODEL_BESIDE_BYTES: u64 = 192 << 10;
 /// The shortest segment: a header, and some payload.
 pub(crate) const MSS_MIN: usize = 64;
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use crc32fast::Hasher;
 
 use crate::compress::Decompressors;
-use crate::config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, REORDER_MAX, check_model, check_window};
+use crate::config::{
+    BLOCK_LEN_MAX, BLOCK_LEN_MIN, MODEL_BESIDE_BYTES, REORDER_MAX, check_model, check_window,
+};
 use crate::context::{ContextLimits, ReceiverContext};
 use crate::error::{AbortReason, ConfigError, StreamError};
 use crate::frame::{
@@ -83,6 +85,8 @@ impl Limits {
     }
 }
 
+/// What a running context has beside three windows, in bytes.
+const WINDOW_BESIDE_BYTES: u64 = 512 << 10;
 /// The memory that an empty output keeps, in bytes.
 const OUTPUT_KEPT: usize = 64 << 10;
 
@@ -319,6 +323,12 @@ impl Receiver {
         limits.check()?;
         self.granted = Some(limits);
         Ok(())
+    }
+
+    /// Returns the most memory that a running context of such a window and model takes here, in bytes.
+    pub fn context_bytes_max(window_log: u8, model_log: u8) -> u64 {
+        let of_model = if model_log > 0 { (1 << model_log) + MODEL_BESIDE_BYTES } else { 0 };
+        (3 << window_log) + WINDOW_BESIDE_BYTES + of_model
     }
 
     /// Returns true if a running context was granted, and has not been dropped since.

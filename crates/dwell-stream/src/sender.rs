@@ -220,9 +220,16 @@ impl Sender {
         }
     }
 
+    /// Returns the most memory that a running context of such a window and model takes at this end, in bytes; 0 if it gets none.
+    pub fn context_bytes_max(&self, window_log: u8, model_log: u8) -> u64 {
+        match &self.line {
+            Line::Blocks(line) => line.context_bytes_max(ContextLimits { window_log, model_log }),
+            Line::Units(_) => 0,
+        }
+    }
+
     /// Lets blocks go on with a running context from now on, which the other end has granted
-    /// ([`Receiver::take_offer`](crate::Receiver::take_offer)). What it may take at this end says [`Config::context_bytes_max`]
-    /// of a configuration with that window and model.
+    /// ([`Receiver::take_offer`](crate::Receiver::take_offer)).
     pub fn get_context(&mut self, now: Instant, window_log: u8, model_log: u8) {
         if let Line::Blocks(line) = &mut self.line {
             line.get_context(now, ContextLimits { window_log, model_log });

@@ -74,11 +74,9 @@ fn the_examples_are_what_they_are_said_to_be() {
     let mut examples = examples();
     // One is several streams, one has a context that must be granted, and one has messages around them, which are
     // dwell-proxy's.
-    examples
-        .retain(|title, _| {
-            !title.starts_with("refused ")
-                && !["going-on", "granted-context", "head"].contains(title)
-        });
+    examples.retain(|title, _| {
+        !title.starts_with("refused ") && !["going-on", "granted-context", "head"].contains(title)
+    });
     assert!(examples.keys().eq(expected.keys()), "{:?}", examples.keys());
     for (title, wire) in examples {
         let (data, result) = &expected[title];

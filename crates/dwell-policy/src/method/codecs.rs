@@ -218,20 +218,33 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         self.codecs.iter().map(|one| one.choice).eq(other.codecs.iter().map(|one| one.choice))
     }
 
-    /// Takes over what another list knows of codecs whose blocks stand alone, and by that what is to be expected of those that
-    /// refer to something.
-    pub(super) fn know_alone(&mut self, other: &Self) {
-        let alone = other.codecs.iter().filter(|known| !known.choice.refers);
-        for known in alone.filter(|known| known.age.is_some()) {
-            for estimate in &mut self.codecs {
-                if estimate.choice == known.choice {
-                    *estimate = *known;
-                } else if estimate.choice.codec == known.choice.codec {
-                    estimate.follow(known);
-                }
+    /// Learns what another list for the same data knows of codecs whose blocks stand alone, as if it had been measured here; and of
+    /// those that refer to what came just before, which to go on with a context leaves no less of.
+    pub(super) fn know(&mut self, other: &Self) {
+        const LEN: f64 = 65_536.0;
+        let measured = other.codecs.iter().filter(|known| known.age.is_some());
+        for known in measured.clone().filter(|known| !known.choice.refers) {
+            let CodecPoint { cost_ns, ratio, .. } = known.point();
+            let result = Measured {
+                choice: known.choice,
+                original_len: LEN as usize,
+                history_len: 0,
+                used_len: (ratio * LEN) as usize,
+                took_ns: (cost_ns * LEN) as u64,
+                away_ns: 0,
+                is_first: !known.has_cost,
+            };
+            self.measured(&result, false);
+        }
+        for known in measured.filter(|known| known.rereads()) {
+            let is_same = |estimate: &&mut CodecEstimate<C>| {
+                estimate.continues && estimate.choice.codec == known.choice.codec
+            };
+            if let Some(estimate) = self.codecs.iter_mut().find(is_same) {
+                estimate.saving = estimate.saving.max(known.saving);
+                estimate.cost_ns = known.cost_ns * CONTINUING_COST / REFERRING_COST;
             }
         }
-        self.codecs.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
     }
 
     /// Returns true if any of it was measured.
@@ -339,25 +352,36 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_alone_is_known_to_other_lists() {
-        let mut before = estimates();
+    fn what_is_known_of_the_data_is_known_to_other_lists() {
+        let context = |codec, cost_ns, saving, refers| Prior { codec, cost_ns, saving, refers };
+        let mut before = CodecEstimates::new(&[
+            prior("lz4", 2.3, 0.40, false),
+            prior("zstd:1", 5.5, 0.56, true),
+            prior("zstd:9", 45.0, 0.63, true),
+        ]);
         before.measured(&result("zstd:1", Some(200), 2_000), false);
+        let choice = Choice { codec: "zstd:9", refers: true };
+        let nine = Measured { choice, ..result("zstd:9", Some(150), 15_000) };
+        before.measured(&nine, false);
         let mut after = CodecEstimates::new(&[
             prior("lz4", 2.3, 0.40, false),
-            Prior { refers: Referring::Continues, ..prior("zstd:1", 5.5, 0.56, false) },
+            context("zstd:1", 5.5, 0.56, Referring::Continues),
+            context("zstd:9", 45.0, 0.63, Referring::Continues),
+            context("ppm", 95.0, 0.75, Referring::Predicts),
         ]);
-        after.know_alone(&before);
-        let of = |refers| {
-            let choice = Choice { codec: "zstd:1", refers };
-            after.codecs.iter().find(|estimate| estimate.choice == choice).unwrap()
+        after.know(&before);
+        let of = |codec, refers| {
+            let choice = Choice { codec, refers };
+            *after.codecs.iter().find(|estimate| estimate.choice == choice).unwrap()
         };
-        assert_eq!((of(false).point().cost_ns, of(false).age), (2.0, Some(0)));
-        // As what it costs beside, and gains, is taken to be; it was not measured.
-        let (alone, continuing) = (of(false).point(), of(true).point());
-        assert!(continuing.cost_ns > alone.cost_ns && continuing.ratio < alone.ratio);
-        assert_eq!(of(true).age, None);
-        let lz4 = after.codecs.iter().find(|estimate| estimate.choice == Choice::alone("lz4"));
-        assert_eq!(lz4.unwrap().point().cost_ns, 2.3, "it was not measured before either");
+        let alone = of("zstd:1", false);
+        assert!((alone.point().ratio - 0.2).abs() < 1e-3 && alone.age == Some(0));
+        assert!((alone.cost_ns - 2.0).abs() < 1e-3);
+        assert!(of("zstd:1", true).point().ratio < 0.2, "as a context is taken to gain something");
+        assert!(of("zstd:9", true).point().ratio < 0.151, "no less than the history");
+        assert_eq!(of("zstd:9", true).age, None);
+        let ppm = of("ppm", true);
+        assert!(ppm.saving > 0.85 && ppm.cost_ns < 95.0, "easy data, and a fast machine: {ppm:?}");
     }
 
     #[test]

@@ -35,6 +35,12 @@ impl Blocks {
         may
     }
 
+    /// Returns the most that such a context takes here, in bytes.
+    pub(crate) fn context_bytes_max(&self, limits: ContextLimits) -> u64 {
+        let config = self.granted.as_ref().map(|granted| granted.config.with_context(limits));
+        config.map_or(0, |config| config.context_bytes_max())
+    }
+
     /// Notes that it may have one. It gets it when no block is being compressed that refers to the history.
     pub(crate) fn get_context(&mut self, now: Instant, limits: ContextLimits) {
         if let Some(granted) = &mut self.granted

@@ -7,6 +7,7 @@
 mod earlier;
 mod hostile;
 mod load;
+mod long_streams;
 mod openings;
 mod pair;
 mod privileges;

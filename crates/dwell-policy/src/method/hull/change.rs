@@ -8,7 +8,7 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// found anew, as it depends on what the codecs take.
     pub(in crate::method) fn change(&mut self, priors: &[Prior<C>]) {
         let mut changed = Self::new(priors);
-        changed.estimates.know_alone(&self.estimates);
+        changed.estimates.know(&self.estimates);
         if self.saves_bytes {
             changed.save_bytes();
         }
