@@ -109,8 +109,25 @@ pub fn format_duration_ns(ns: u64) -> String {
     }
 }
 
+/// Writes a length of time as a whole number of the largest unit that leaves nothing over: `100ms`, `1500us`.
+/// [`parse_duration_ns`] reads the same length from it, up to 2^53 ns (104 days).
+pub fn format_duration_exact_ns(ns: u64) -> String {
+    const UNITS: [(u64, &str); 5] = [
+        (3600 * SECOND_NS, "h"),
+        (60 * SECOND_NS, "min"),
+        (SECOND_NS, "s"),
+        (MILLI_NS, "ms"),
+        (MICRO_NS, "us"),
+    ];
+    let fits = |(unit_ns, _): &&(u64, &str)| ns > 0 && ns.is_multiple_of(*unit_ns);
+    let (unit_ns, unit) = UNITS.iter().find(fits).copied().unwrap_or((1, "ns"));
+    format!("{}{unit}", ns / unit_ns)
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -129,6 +146,22 @@ mod tests {
         assert_eq!(parse_duration_ns("20us"), Ok(20_000));
         for bad in ["", "12", "ms", "1.2.3s", "5 parsecs", "1e300s", "99999999999999999h"] {
             assert!(parse_duration_ns(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn exact_durations_have_the_largest_unit_that_fits() {
+        let shown = [0, 1, 1_500, 1_500_000, 100 * MILLI_NS, 90 * SECOND_NS, 7200 * SECOND_NS];
+        let shown = shown.map(format_duration_exact_ns);
+        assert_eq!(shown, ["0ns", "1ns", "1500ns", "1500us", "100ms", "90s", "2h"]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_exact_duration_parses_to_itself(number in 0u64..1 << 53, zeros in 0u32..16) {
+            for ns in [number, number / 10u64.pow(zeros) * 10u64.pow(zeros)] {
+                prop_assert_eq!(parse_duration_ns(&format_duration_exact_ns(ns)), Ok(ns));
+            }
         }
     }
 }

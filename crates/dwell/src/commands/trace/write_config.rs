@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use dwell_base::time::format_duration_exact_ns;
 use dwell_policy::{ClassKey, Objective, Select};
 use dwell_relay::config::{Config, Endpoint, Secret};
 use dwell_report::human;
@@ -135,12 +136,12 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
     let limit = &settings.limit;
     let _ = write!(
         text,
-        "scheme = \"{scheme}\"\ncodec = \"{}\"\nrate = \"{}bit\"\n\
-         queue_time = \"{}ns\"\nqueue_packets = {}\nqueue_bytes = {}\n\
+        "scheme = \"{scheme}\"\ncodec = \"{}\"\nrate = \"{:#}\"\n\
+         queue_time = \"{}\"\nqueue_packets = {}\nqueue_bytes = {}\n\
          link_overhead = {}\ncompress_min = {}\npoor_ratio = {:.6}\n",
         settings.codec,
-        settings.link.rate.as_bps(),
-        limit.time_ns,
+        settings.link.rate,
+        format_duration_exact_ns(limit.time_ns),
         limit.packets,
         limit.bytes,
         settings.link.overhead_bytes,
@@ -173,9 +174,10 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
 fn objective(text: &mut String, objective: Objective) {
     if let Objective::Bytes { max_wait_ns, cpu_ppm } = objective {
         let percent = f64::from(cpu_ppm) / 1e4;
+        let gather_time = format_duration_exact_ns(max_wait_ns);
         let _ = writeln!(
             text,
-            "objective = \"bytes\"\ngather_time = \"{max_wait_ns}ns\"\ncpu = \"{percent}%\""
+            "objective = \"bytes\"\ngather_time = \"{gather_time}\"\ncpu = \"{percent}%\""
         );
     }
 }
@@ -210,7 +212,7 @@ fn deadline(text: &mut String, class: &DeadlineClass) {
             let _ = writeln!(text, "{key} = [{}]", list.join(", "));
         }
     }
-    let _ = writeln!(text, "max_wait = \"{}ns\"", class.wait_ns_max);
+    let _ = writeln!(text, "max_wait = \"{}\"", format_duration_exact_ns(class.wait_ns_max));
 }
 
 /// Writes the exceptions: those that were asked for, and the services that turned out to be poor.
