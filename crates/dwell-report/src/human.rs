@@ -11,6 +11,12 @@ pub fn count(number: u64) -> String {
     grouped(&number.to_string())
 }
 
+/// `1 packet`, `1,234 packets`: for nouns that take an s.
+pub fn counted(number: u64, noun: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", count(number))
+}
+
 /// `0.001235`, `12.35`, `123,457`, `1.235e-7`: any number, with four significant digits. Whole
 /// digits are never rounded away below ten million.
 pub fn number(number: f64) -> String {
@@ -115,6 +121,12 @@ pub fn duration(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_has_no_plural() {
+        let shown = [0, 1, 1_234].map(|number| counted(number, "packet"));
+        assert_eq!(shown, ["0 packets", "1 packet", "1,234 packets"]);
+    }
 
     #[test]
     fn counts_are_grouped() {

@@ -210,13 +210,13 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
     };
     let _ = writeln!(
         out,
-        "connections: {} open, {} warm, {} made, {} times reused, {} failed, {} unknown peers{}, security {}",
+        "connections: {} open, {} warm, {} made, {} reused, {} failed, {}{}, security {}",
         human::count(connections.open),
         human::count(connections.warm),
         human::count(connections.made),
-        human::count(connections.reused),
+        human::counted(connections.reused, "time"),
         human::count(connections.failed),
-        human::count(connections.unknown_peers),
+        human::counted(connections.unknown_peers, "unknown peer"),
         wrong_keys,
         status.security,
     );
@@ -224,12 +224,12 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
     if evicted + retried + no_descriptors + streams.stalled > 0 {
         let _ = writeln!(
             out,
-            "under pressure: {} streams made room, {} handshakes under way, {} evicted, {} retried, {} times out of file descriptors",
-            human::count(streams.stalled),
-            human::count(handshakes),
+            "under pressure: {} made room, {} under way, {} evicted, {} retried, {} out of file descriptors",
+            human::counted(streams.stalled, "stream"),
+            human::counted(handshakes, "handshake"),
             human::count(evicted),
             human::count(retried),
-            human::count(no_descriptors),
+            human::counted(no_descriptors, "time"),
         );
     }
     let _ = writeln!(

@@ -50,12 +50,12 @@ fn node_lines(status: &Status) -> String {
     // Writing to a string can't fail.
     let _ = writeln!(
         out,
-        "{}: MTU {}, offload {offload}, read {} packets ({}), wrote {} packets ({})",
+        "{}: MTU {}, offload {offload}, read {} ({}), wrote {} ({})",
         tun.name,
         tun.mtu,
-        human::count(tun.rx_packets),
+        human::counted(tun.rx_packets, "packet"),
         human::bytes(tun.rx_bytes),
-        human::count(tun.tx_packets),
+        human::counted(tun.tx_packets, "packet"),
         human::bytes(tun.tx_bytes)
     );
     if let Some(address) = &status.web {
@@ -77,7 +77,7 @@ fn history_line(history: &HistoryStatus) -> String {
     let of = memory_bytes_max.map_or_else(String::new, |max| format!(" of {}", human::bytes(max)));
     let given_up = match evicted {
         0 => String::new(),
-        _ => format!(", {} contexts given up for others", human::count(evicted)),
+        _ => format!(", {} given up for others", human::counted(evicted, "context")),
     };
     format!("history: {}{of}{given_up}\n", human::bytes(memory_bytes))
 }
@@ -305,10 +305,10 @@ fn notes(peer: &PeerStatus) -> String {
     for class in &peer.traffic {
         let _ = writeln!(
             out,
-            "{}: class {}: {} packets sent, {} compressed, {} dropped, {} received; ratio {}, p99 {}",
+            "{}: class {}: {} sent, {} compressed, {} dropped, {} received; ratio {}, p99 {}",
             peer.name,
             class.class,
-            human::count(class.sent.packets),
+            human::counted(class.sent.packets, "packet"),
             human::count(class.compressed.packets),
             human::count(class.dropped.values().sum()),
             human::count(class.received.packets),
@@ -337,6 +337,12 @@ fn counted(counts: &BTreeMap<String, u64>) -> Option<String> {
 }
 
 /// What was compressed with reference to what went before, in either direction.
+/// `1 batch`, `7 batches`.
+fn batches(count: u64) -> String {
+    let noun = if count == 1 { "batch" } else { "batches" };
+    format!("{} {noun}", human::count(count))
+}
+
 fn contexts(peer: &PeerStatus) -> String {
     let (tx, rx, name) = (&peer.tx.contexts, &peer.rx.contexts, &peer.name);
     let mut out = peer.dictionary.as_ref().map(|it| dictionary(name, it)).unwrap_or_default();
@@ -347,10 +353,10 @@ fn contexts(peer: &PeerStatus) -> String {
         };
         let _ = writeln!(
             out,
-            "{name}: contexts to it: {}, {}{kept}; {} batches of {} became {} ({})",
+            "{name}: contexts to it: {}, {}{kept}; {} of {} became {} ({})",
             human::count(tx.open),
             human::bytes(tx.memory_bytes),
-            human::count(tx.batches),
+            batches(tx.batches),
             human::bytes(tx.bytes_in),
             human::bytes(tx.bytes_out),
             human::ratio((tx.bytes_in > 0).then(|| tx.bytes_out as f64 / tx.bytes_in as f64)),
@@ -375,12 +381,9 @@ fn contexts(peer: &PeerStatus) -> String {
         }
         if tx.alone_batches > 0 {
             let (alone, generations) = (tx.alone_batches, tx.acknowledged_generations);
-            let (alone, generations) = (human::count(alone), human::count(generations));
+            let (alone, generations) = (batches(alone), human::counted(generations, "generation"));
             let mode = &tx.mode;
-            let _ = writeln!(
-                out,
-                "{name}: of these, {alone} batches alone, in {generations} generations; now {mode}"
-            );
+            let _ = writeln!(out, "{name}: of these, {alone} alone, in {generations}; now {mode}");
         } else if tx.mode == "stateless" {
             let _ = writeln!(
                 out,
@@ -388,9 +391,8 @@ fn contexts(peer: &PeerStatus) -> String {
             );
         }
         if tx.encoded_again_packets > 0 {
-            let packets = human::count(tx.encoded_again_packets);
-            let _ =
-                writeln!(out, "{name}: lost with a generation and sent again: {packets} packets");
+            let packets = human::counted(tx.encoded_again_packets, "packet");
+            let _ = writeln!(out, "{name}: lost with a generation and sent again: {packets}");
         }
         if let Some(reasons) = counted(&tx.without_context) {
             let _ = writeln!(out, "{name}: compressed without a context: {reasons}");
@@ -399,11 +401,11 @@ fn contexts(peer: &PeerStatus) -> String {
     if !rx.is_unused() {
         let _ = writeln!(
             out,
-            "{name}: contexts from it: {}, {}; {} batches; {} gaps, {} of them given up; waited p99 {}",
+            "{name}: contexts from it: {}, {}; {}; {}, {} of them given up; waited p99 {}",
             human::count(rx.open),
             human::bytes(rx.memory_bytes),
-            human::count(rx.batches),
-            human::count(rx.gaps),
+            batches(rx.batches),
+            human::counted(rx.gaps, "gap"),
             human::count(rx.gaps_given_up),
             optional((rx.waited.count > 0).then_some(rx.waited.p99_ns), human::duration),
         );

@@ -86,21 +86,24 @@ fn overview(analysis: &Analysis, summary: &Summary) -> Section {
         text.push("This is a partial result: reading was interrupted.".to_owned());
     }
     text.push(format!(
-        "{} frames of {} on the wire; {} are IP packets, of {}.",
-        human::count(frames.packets),
+        "{}, {} on the wire; in them {} of IP, {}.",
+        human::counted(frames.packets, "frame"),
         human::bytes(frames.bytes),
-        human::count(ip.packets),
+        human::counted(ip.packets, "packet"),
         human::bytes(ip.bytes),
     ));
     for codec in &summary.codecs {
         let ratio = |found: Option<f64>| human::ratio(found);
+        let which = match codec.exceptions {
+            1 => "the one class that expands, which leaves".to_owned(),
+            count => format!("the {count} classes that expand, which leave"),
+        };
         text.push(format!(
-            "With {} the packets come to {} of their bytes, each compressed alone, and to {} \
-             without the {} classes that expand, which leave {} of the packets out.",
+            "With {} the packets come to {} of their bytes, each compressed alone, and to {} without {which} {} \
+             of the packets out.",
             codec.codec,
             ratio(codec.all.ratio()),
             ratio(codec.compressible.ratio()),
-            codec.exceptions,
             human::share(codec.all.packets - codec.compressible.packets, codec.all.packets),
         ));
     }
@@ -114,23 +117,23 @@ fn said_of_limits(analysis: &Analysis) -> Vec<String> {
     let cut: u64 = analysis.files.iter().map(|file| file.cut_packets).sum();
     if cut > 0 {
         text.push(format!(
-            "{} IP packets ({}) were not captured whole. They are counted, but not compressed.",
-            human::count(cut),
+            "Not captured whole: {} of IP ({}), counted but not compressed.",
+            human::counted(cut, "packet"),
             human::share(cut, analysis.ip().packets),
         ));
     }
     if analysis.pairs.folded_packets > 0 {
         text.push(format!(
-            "There are more pairs of ports than are distinguished: {} packets are counted by their \
-             server's port only.",
-            human::count(analysis.pairs.folded_packets),
+            "There are more pairs of ports than are distinguished: of {} only the \
+             server's port is counted.",
+            human::counted(analysis.pairs.folded_packets, "packet"),
         ));
     }
     if analysis.flows.packets_beyond > 0 {
         text.push(format!(
-            "There are more flows than are distinguished: {} packets are of flows that are not \
+            "There are more flows than are distinguished: the flows of {} are not \
              counted.",
-            human::count(analysis.flows.packets_beyond),
+            human::counted(analysis.flows.packets_beyond, "packet"),
         ));
     }
     for file in &analysis.files {

@@ -233,7 +233,7 @@ fn time_stamps_that_go_back_are_not_judged() {
     let text = said(&trace(&["replay", &file, "--rate=1mbit", "--scheme=relay"]));
     assert!(text.contains("reordercap") && text.contains("go back"), "{text}");
     let text = said(&trace(&["analyze", &file, "--codec=lz4"]));
-    assert!(text.contains("time stamps go back"), "{text}");
+    assert!(text.contains("Time stamps go back"), "{text}");
     // As captures of their own they are merged by time.
     let halves = packets.split_at(2000);
     let halves = [("1.pcap", halves.0), ("2.pcap", halves.1)];

@@ -36,9 +36,9 @@ pub fn directions(report: &ReplayReport) -> String {
 pub fn other_direction(report: &ReplayReport, verdict: Option<&Verdict>) -> Option<String> {
     let (other, verdict) = (report.other_direction.as_ref()?, verdict?);
     Some(format!(
-        "The other direction, {}, has {} packets and {} (load {:.2}). {}",
+        "The other direction, {}, has {} and {} (load {:.2}). {}",
         other.direction.words(),
-        human::count(other.input.selected.packets),
+        human::counted(other.input.selected.packets, "packet"),
         human::bytes(other.input.selected.bytes),
         other.load(),
         verdict.headline
@@ -54,24 +54,24 @@ pub fn summary(report: &ReplayReport) -> String {
         _ => format!(" (load {:.2})", report.load()),
     };
     let mut text = format!(
-        "{} packets, {} in {}, over a link of {}{load}\n",
-        human::count(input.selected.packets),
+        "{}, {} in {}, over a link of {}{load}\n",
+        human::counted(input.selected.packets, "packet"),
         human::bytes(input.selected.bytes),
         human::duration(report.span_ns),
         human::rate(report.rate_bps),
     );
     let mut note = |packets: u64, what: &str| {
         if packets > 0 {
-            text.push_str(&format!("  {} packets {what}\n", human::count(packets)));
+            text.push_str(&format!("  {} {what}\n", human::counted(packets, "packet")));
         }
     };
-    note(input.not_selected, "from or to elsewhere were left out");
-    note(input.malformed, "with broken or cut headers were left out");
-    note(input.missing.packets, "were cut off in the capture; what lacks counts as incompressible");
-    note(input.shortened, "were too long for a datagram and cut as their senders would");
-    note(input.same_side.packets, "between hosts of one side of the link were left out");
-    note(input.too_big.packets, "were too long and can't be cut; they were left out");
-    note(input.unordered, "had a time before that of the packet before them");
+    note(input.not_selected, "from or to elsewhere, left out");
+    note(input.malformed, "with broken or cut headers, left out");
+    note(input.missing.packets, "cut off in the capture; what lacks counts as incompressible");
+    note(input.shortened, "too long for a datagram, cut as their senders would");
+    note(input.same_side.packets, "between hosts of one side of the link, left out");
+    note(input.too_big.packets, "too long and not to be cut, left out");
+    note(input.unordered, "with a time before that of the packet before");
     text
 }
 

@@ -52,10 +52,13 @@ fn summary(analysis: &Analysis) -> String {
         human::duration(timing.gaps_ns.max()),
     );
     if timing.backward > 0 {
+        let (have, count, they) = match timing.backward {
+            1 => ("has", "counts", "it"),
+            _ => ("have", "count", "they"),
+        };
         text.push_str(&format!(
-            " {} packets have an earlier time than the one before, and count as if they came with \
-             it.",
-            human::count(timing.backward)
+            " {} {have} an earlier time than the one before, and {count} as if {they} came with it.",
+            human::counted(timing.backward, "packet")
         ));
     }
     text

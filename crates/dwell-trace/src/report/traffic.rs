@@ -125,10 +125,10 @@ fn sizes(analysis: &Analysis) -> dwell_report::Table {
 fn flows(analysis: &Analysis) -> String {
     let flows = &analysis.flows;
     let mut text = format!(
-        "{} flows: half of them have at most {} packets, the longest {}; half at most {}, the \
+        "{}: half of them have at most {}, the longest {}; half at most {}, the \
          largest {}.",
-        human::count(flows.flows),
-        human::count(flows.packets.quantile(0.5)),
+        human::counted(flows.flows, "flow"),
+        human::counted(flows.packets.quantile(0.5), "packet"),
         human::count(flows.packets.max()),
         human::bytes(flows.bytes.quantile(0.5)),
         human::bytes(flows.bytes.max()),

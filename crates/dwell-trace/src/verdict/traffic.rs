@@ -129,9 +129,9 @@ fn times_sentence(analysis: &Analysis) -> Option<String> {
     let timing = &analysis.timing;
     (timing.backward > 0).then(|| {
         format!(
-            "{} time stamps go back: what is said of bursts and waiting times does not hold. \
+            "Time stamps go back {}: what is said of bursts and waiting times does not hold. \
              `reordercap IN OUT` puts packets in order, `mergecap` merges captures by time.",
-            dwell_report::human::count(timing.backward)
+            dwell_report::human::counted(timing.backward, "time")
         )
     })
 }

@@ -17,9 +17,7 @@ use dwell_relay::io::address::reachable_addresses;
 use dwell_report::human;
 
 use super::proxy::{Protection, duration};
-use super::transfer::{
-    INTERRUPTED, LEFT_OUT, Meter, counted, done, prepare, printable, show_left_out,
-};
+use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, prepare, printable, show_left_out};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
@@ -300,7 +298,7 @@ fn offered(from: SocketAddr, offer: &Offer) -> String {
     let from = from.ip().to_canonical();
     let name = if offer.name.is_empty() { "a pipe".to_owned() } else { printable(&offer.name) };
     let files = match offer.files {
-        files if offer.is_tree => format!(", {}", counted(files)),
+        files if offer.is_tree => format!(", {}", human::counted(files, "file")),
         _ => String::new(),
     };
     match offer.bytes {

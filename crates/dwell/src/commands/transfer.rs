@@ -82,11 +82,12 @@ pub(super) fn done(summary: &Summary) -> String {
             let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
             format!(", BLAKE3 {hash}")
         }
-        None => format!(", {}", counted(summary.files)),
+        None => format!(", {}", human::counted(summary.files, "file")),
     };
     let kept = match summary.kept {
         0 => String::new(),
-        kept => format!(", {kept} stayed as they were"),
+        1 => ", 1 stayed as it was".to_owned(),
+        kept => format!(", {} stayed as they were", human::count(kept)),
     };
     format!(
         "{}{} in {}, {}, ratio {}{kept}{hash}",
@@ -96,14 +97,6 @@ pub(super) fn done(summary: &Summary) -> String {
         rate(progress),
         ratio(progress),
     )
-}
-
-/// `1 file`, `7 files`.
-pub(super) fn counted(files: u64) -> String {
-    match files {
-        1 => "1 file".to_owned(),
-        _ => format!("{files} files"),
-    }
 }
 
 /// Names what was left out.

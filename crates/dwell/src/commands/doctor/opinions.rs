@@ -90,10 +90,10 @@ pub(super) fn of_window(window: &Window<'_>) -> Vec<Finding> {
         let lost = after.receive_buffer_errors.saturating_sub(before.receive_buffer_errors);
         if lost > 0 {
             let text = format!(
-                "The kernel dropped {} datagrams of this machine for want of room in receive buffers: the relay may \
+                "The kernel dropped {} of this machine for want of room in receive buffers: the relay may \
                  get too little processor time, or net.core.rmem_max is small (sysctl -w net.core.rmem_max=8388608, \
                  and restart the relay).",
-                human::count(lost)
+                human::counted(lost, "datagram")
             );
             hint("kernel", text);
         }
@@ -158,7 +158,11 @@ fn costs_more(before: &PeerStatus, after: &PeerStatus, bytes: u64) -> String {
     let most = after.tx.bypassed.iter().map(new).max().filter(|(count, _)| *count > 0);
     let why = match most {
         Some((count, reason)) => {
-            format!(": {} packets went uncompressed as {}", human::count(count), explained(&reason))
+            format!(
+                ": {} went uncompressed as {}",
+                human::counted(count, "packet"),
+                explained(&reason)
+            )
         }
         None => String::new(),
     };

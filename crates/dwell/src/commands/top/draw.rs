@@ -175,8 +175,8 @@ fn draw_plot(
 
 fn draw_decisions(frame: &mut Frame<'_>, area: Rect, model: &Model, peer: &PeerStatus) {
     let queue = format!(
-        " queue: {} packets, {}; {} ",
-        human::count(peer.waiting_packets),
+        " queue: {}, {}; {} ",
+        human::counted(peer.waiting_packets, "packet"),
         human::bytes(peer.waiting_bytes),
         peer.scheme
     );

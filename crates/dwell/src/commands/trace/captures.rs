@@ -152,8 +152,8 @@ impl Progress {
         let left = left.map_or_else(String::new, |left| {
             format!(", {} left", human::duration(duration_ns(left)))
         });
-        let packets = human::count(self.steps);
-        terminal::note(&format!("{packets} packets, {} read{left}", human::bytes(read)));
+        let packets = human::counted(self.steps, "packet");
+        terminal::note(&format!("{packets}, {} read{left}", human::bytes(read)));
     }
 }
 

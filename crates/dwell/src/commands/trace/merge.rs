@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use dwell_report::human;
 use dwell_trace::Analysis;
 
 use super::output::Output;
@@ -54,8 +55,9 @@ impl Merge {
         let folded = whole.pairs.folded_packets;
         if folded > 0 {
             terminal::note(&format!(
-                "{folded} packets are counted by their server's port only, as a part had too many \
-                 pairs of ports: analysed at once, others might have been"
+                "of {} only the server's port is counted, as a part had too many pairs of ports: analysed at \
+                 once, that might be of others",
+                human::counted(folded, "packet")
             ));
         }
         self.output.show(&whole)?;

@@ -102,8 +102,8 @@ impl Train {
     fn text(&self, trained: &Trained, files: &[String]) -> String {
         let used = trained.packets - trained.left_out;
         let mut text = format!(
-            "{} packets, {} of them of {} to {} bytes; codec {}\n",
-            human::count(trained.packets),
+            "{}, {} of them of {} to {} bytes; codec {}\n",
+            human::counted(trained.packets, "packet"),
             human::count(used),
             self.min,
             self.max,
