@@ -199,11 +199,11 @@ fn refusal(report: &ReplayReport) -> Option<Refusal> {
     };
     if input.back_ns_max > BACK_NS_MAX {
         return Some(unknown(format!(
-            "{} time stamps go back, by up to {}, so that nobody knows when packets came. If the \
+            "Time stamps go back {}, by up to {}, so that nobody knows when packets came. If the \
              packets of one capture are out of order, put them in order first (`reordercap IN OUT`); \
              if captures were put one behind the other, merge them by time (`mergecap -w OUT IN...`) \
              or give them as files of their own.",
-            human::count(input.unordered),
+            human::counted(input.unordered, "time"),
             time(input.back_ns_max)
         )));
     }
@@ -245,10 +245,12 @@ fn is_few(report: &ReplayReport) -> bool {
 
 fn few_sentence(report: &ReplayReport) -> Option<String> {
     is_few(report).then(|| {
+        let packets = report.input.selected.packets;
+        let are = if packets == 1 { "is" } else { "are" };
         format!(
-            "There are {} packets in this direction, which is too few to judge by: capture at \
-             least {PACKETS_MIN}, better for minutes and at the busiest time.",
-            human::count(report.input.selected.packets)
+            "There {are} {} in this direction, and fewer than {PACKETS_JUDGED_MIN} are too few to judge by: \
+             capture for minutes, at the busiest time.",
+            human::counted(packets, "packet")
         )
     })
 }
@@ -298,7 +300,7 @@ fn parts(report: &ReplayReport, best: &Change, state: State) -> [Part; 3] {
     let congested = match state {
         State::Congested => part(
             unless_unseen(yes_if(best.relieves())),
-            format!("{} of the user's bytes get through, with {drops}", more(best.goodput)),
+            format!("{}, with {drops}", through(best.goodput)),
         ),
         _ => part(PartAnswer::DoesNotApply, "at this rate next to nothing is dropped".to_owned()),
     };
@@ -485,9 +487,9 @@ fn glimpse_sentence(report: &ReplayReport) -> Option<String> {
     let packets = report.input.selected.packets;
     (packets > 0 && (report.span_ns < SPAN_NS_MIN || packets < PACKETS_MIN)).then(|| {
         format!(
-            "This is a glimpse ({} packets in {}): capture for longer, at the busiest time, \
+            "This is a glimpse ({} in {}): capture for longer, at the busiest time, \
              before you decide.",
-            human::count(packets),
+            human::counted(packets, "packet"),
             human::duration(report.span_ns)
         )
     })
@@ -533,7 +535,8 @@ impl Verdict {
         let bytes = best.link_bytes;
         table.row(["bytes on the link".into(), human::bytes(bytes.0), human::bytes(bytes.1)]);
         table.row(["bytes dropped".into(), percent(best.drops.0), percent(best.drops.1)]);
-        table.row(["gets through".into(), "100 %".into(), percent(1.0 + best.goodput)]);
+        let through = "gets through, of that without dwell";
+        table.row([through.into(), "100 %".into(), percent(1.0 + best.goodput)]);
         table.row(["delay, mean".into(), time(best.delay_ns.0), time(best.delay_ns.1)]);
         let p99 = best.delay_p99_ns;
         table.row(["delay, 99th percentile".into(), time(p99.0), time(p99.1)]);
@@ -555,13 +558,14 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// `31 % more`
-fn more(share: f64) -> String {
-    match share {
-        ..-0.0005 => format!("{} less", percent(-share)),
-        0.0005.. => format!("{} more", percent(share)),
-        _ => "as much".to_owned(),
-    }
+/// `31 % more of the user's bytes get through than without dwell`
+fn through(share: f64) -> String {
+    let (much, than) = match share {
+        ..-0.0005 => (format!("{} less", percent(-share)), "than"),
+        0.0005.. => (format!("{} more", percent(share)), "than"),
+        _ => ("as much".to_owned(), "as"),
+    };
+    format!("{much} of the user's bytes get through {than} without dwell")
 }
 
 fn money(amount: f64) -> String {

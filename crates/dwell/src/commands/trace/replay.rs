@@ -15,6 +15,7 @@ use dwell_figures::page::Provenance;
 use dwell_policy::{ClassKey, LearnedConfig, Objective, PRESETS, QueueLimit, Ratio, Scheme};
 use dwell_relay::config::{SCHEMES, parse_exceptions};
 use dwell_relay::io::clock::Clock;
+use dwell_report::human;
 use dwell_trace::Sides;
 use dwell_trace::document::OfReplay;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
@@ -130,13 +131,13 @@ pub(super) struct Replay {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The port")]
 struct PortArgs {
-    /// Time on the link that the queue may hold
+    /// Time on the link that the queue may hold [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     queue_time: Option<u64>,
-    /// Number of packets that the queue may hold
+    /// Number of packets that the queue may hold [default: 2000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     queue_packets: Option<u32>,
-    /// Number of bytes that the queue may hold
+    /// Number of bytes that the queue may hold [default: 4MiB]
     #[arg(long, value_name = "SIZE")]
     queue_bytes: Option<ByteSize>,
     /// The most bytes of packets in a block
@@ -394,7 +395,7 @@ fn text(document: &OfReplay<'_>) -> String {
     let mut text = view::directions(report);
     text.push_str(&view::summary(report));
     if not_ip > 0 {
-        text.push_str(&format!("  {not_ip} frames hold no IP packet\n"));
+        text.push_str(&format!("  {} without an IP packet\n", human::counted(not_ip, "frame")));
     }
     text.push('\n');
     text.push_str(&view::lanes(report).to_text());
