@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
+use clap::error::ErrorKind;
 use dwell_base::ByteSize;
 use dwell_codec::CodecSpec;
 use dwell_proxy::security::Security;
@@ -20,6 +21,8 @@ use dwell_stream::{Objective, Strategy};
 use super::proxy::{Protection, duration, objective, strategy, target_with_port};
 use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, prepare, printable, show_left_out};
 use dwell_cli::terminal;
+
+const USAGE: &str = "dwell send [OPTIONS] <FILE>... <CODE|HOST[:PORT]>";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -49,10 +52,11 @@ Exit codes:
 ///
 /// They are compressed where that is faster, encrypted, and verified at the end.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, override_usage = USAGE, allow_missing_positional = true)]
 pub(crate) struct SendCommand {
     /// The files and directories, or - for standard input
-    #[arg(value_name = "FILE", required = true, num_args = 1..)]
+    // If one of the two is missing, clap takes what is there for the code: which it is, is found out here.
+    #[arg(value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
     /// The code that `dwell recv` has printed, or its address [default port: 7735]
     #[arg(value_name = "CODE|HOST[:PORT]", value_parser = receiver)]
@@ -111,20 +115,28 @@ enum EarlyData {
 struct Receiver {
     target: Target,
     key: Option<OneTimeKey>,
+    /// True if its text is also the name of a file here.
+    is_file: bool,
 }
 
 const KEY_VARIABLE: &str = "DWELL_KEY";
+const CODE_MISSING: &str = "the receiver's code is missing: run `dwell recv` on the other machine, which prints it, and \
+                            write it last";
 
 fn receiver(text: &str) -> Result<Receiver, String> {
+    let is_file = is_pipe(Path::new(text)) || Path::new(text).symlink_metadata().is_ok();
     match text.parse::<Code>() {
         Ok(Code { at, key }) => {
             let target = Target { host: Host::Ip(at.ip()), port: at.port() };
-            Ok(Receiver { target, key: Some(key) })
+            Ok(Receiver { target, key: Some(key), is_file })
         }
         Err(error @ CodeError::Mistaken) => Err(error.to_string()),
         Err(CodeError::Other) => {
-            let target = target_with_port(text, FILE_PORT)?;
-            Ok(Receiver { target, key: None })
+            let target = target_with_port(text, FILE_PORT).map_err(|error| match is_file {
+                true => format!("this is a file here, and {CODE_MISSING}"),
+                false => error,
+            })?;
+            Ok(Receiver { target, key: None, is_file })
         }
     }
 }
@@ -175,6 +187,10 @@ fn failure(error: &TransferError) -> String {
 impl SendCommand {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         prepare();
+        if self.files.is_empty() {
+            let mut command = <Self as clap::Args>::augment_args(clap::Command::new("dwell send"));
+            command.error(ErrorKind::MissingRequiredArgument, self.missing()).exit();
+        }
         let security = self.security()?;
         let goes_early = match self.early_data {
             EarlyData::Auto => self.protection.has_shared_key(),
@@ -215,6 +231,17 @@ impl SendCommand {
         Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
     }
 
+    /// Says which one is missing, if there is only a receiver or a file.
+    fn missing(&self) -> &'static str {
+        let has_key = self.to.key.is_some() || self.key.is_some() || self.protection.is_chosen();
+        match has_key && !self.to.is_file {
+            true => {
+                "what is to be sent is missing: name files or directories before the receiver, or - for standard input"
+            }
+            false => CODE_MISSING,
+        }
+    }
+
     fn source(&self) -> anyhow::Result<Source> {
         if let [file] = &self.files[..]
             && is_pipe(file)
@@ -242,6 +269,7 @@ impl SendCommand {
             return Ok(Security::Psk(key.secret()));
         }
         if !self.protection.is_chosen() {
+            ensure!(!self.to.is_file, "{} is a file here, and {CODE_MISSING}", self.to.target.host);
             bail!(
                 "the receiver's key is missing: write the code that `dwell recv` has printed there, or add \
                  --key, or set {KEY_VARIABLE}"

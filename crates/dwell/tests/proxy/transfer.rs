@@ -341,6 +341,34 @@ fn a_full_disk_is_reported_to_both() {
     assert_eq!(process.wait(), 1);
 }
 
+/// `dwell send FILE` is not about the file that is there.
+#[test]
+fn a_code_that_is_missing_is_said_to_be() {
+    let directory = Directory::new();
+    fs::write(directory.path("book.txt"), "once").unwrap();
+    let missing = "the receiver's code is missing: run `dwell recv` on the other machine";
+    for (files, code) in [
+        (&["book.txt"][..], 2),
+        (&["./book.txt"], 2),
+        (&["-"], 2),
+        (&["no-file"], 2),
+        (&["./book.txt", "./book.txt"], 2),
+        (&["/dev/null", "book.txt"], 1),
+    ] {
+        let output = dwell().arg("send").args(files).current_dir(&directory.0).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{files:?}: {said}");
+        assert!(said.contains(missing) && !said.contains("provided"), "{files:?}: {said}");
+    }
+    let receiver = ["send", "hub.example", "--key", "0000000000000000"];
+    let output = dwell().args(receiver).current_dir(&directory.0).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(2) && said.contains("what is to be sent is missing"),
+        "{said}"
+    );
+}
+
 #[test]
 fn what_cannot_be_sent_is_said() {
     let said = |arguments: &[&str]| {
