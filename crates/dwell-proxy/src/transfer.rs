@@ -80,7 +80,7 @@ pub struct Progress {
 /// The summary of a transfer.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// What was sent, or where it is at the receiver.
+    /// What was sent; at the receiver the first names of it, and where it is.
     pub name: String,
     /// The number of files that the receiver has of it.
     pub files: u64,

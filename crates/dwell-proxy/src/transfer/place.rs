@@ -242,6 +242,11 @@ impl Site {
 }
 
 impl Staging {
+    /// Returns the directory in which it gets its place, and its name there if that is not each root's own.
+    pub(super) fn goes_to(&self) -> (&Path, Option<&OsStr>) {
+        (&self.parent_shown, self.last_name.as_deref())
+    }
+
     /// Finds out in time if a root can't come to its place. What an earlier receiver has put there, which was killed before
     /// it had put all of them there, comes back.
     ///

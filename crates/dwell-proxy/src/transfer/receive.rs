@@ -309,7 +309,7 @@ async fn receive_files(
     };
     let window_log2 = window_log2.min(offer.window_log2);
     sink.hold(window_log2);
-    let writer = place.insert(Writer::start(sink, &offer, count).map_err(RunError::from)?);
+    let writer = place.insert(Writer::start(sink, count).map_err(RunError::from)?);
     carrier.say(&Message::Accept { asks, window_log2 }).await?;
     let progress = |progress: &Progress| {
         // Another one follows.
@@ -329,7 +329,7 @@ async fn receive_files(
     };
     let done = Message::Done { left_out: received.left_out, kept: received.kept };
     if let Err(error) = carrier.say(&done).await {
-        let name = &writer.name;
+        let name = &received.name;
         tracing::warn!("{name} is complete, but its sender could not be informed: {error}");
     }
     Ok(writer.summary(received))
@@ -522,8 +522,6 @@ struct Writer {
     outcome: Option<oneshot::Receiver<Outcome>>,
     /// What came of it, if that was asked for already.
     ended: Option<Outcome>,
-    /// The name of the output, for messages.
-    name: String,
     count: Arc<Count>,
     link_bytes: u64,
     progress: Option<Progress>,
@@ -532,12 +530,11 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(sink: Sink, offer: &Offer, count: Arc<Count>) -> io::Result<Self> {
+    fn start(sink: Sink, count: Arc<Count>) -> io::Result<Self> {
         let (pieces, mut receiver) = mpsc::channel(PIECES_MAX);
         let (used, spare) = mpsc::channel(PIECES_MAX);
         let (answer, answers) = mpsc::channel(ANSWERS_MAX);
         let (ended, outcome) = oneshot::channel();
-        let name = if offer.is_tree { offer.name.clone() } else { sink.shown() };
         let work = move || {
             // Nobody asks if all went well.
             let _ = ended.send(write(sink, &mut receiver, &used, &answer));
@@ -547,18 +544,7 @@ impl Writer {
         let mut pulse = tokio::time::interval_at(tokio::time::Instant::now() + PULSE, PULSE);
         pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (ended, progress) = (None, None);
-        Ok(Self {
-            pieces,
-            spare,
-            answers,
-            outcome,
-            ended,
-            name,
-            count,
-            link_bytes,
-            progress,
-            pulse,
-        })
+        Ok(Self { pieces, spare, answers, outcome, ended, count, link_bytes, progress, pulse })
     }
 
     /// Hands it a piece, and what it answers meanwhile to the sender.
@@ -591,7 +577,7 @@ impl Writer {
             elapsed: Duration::ZERO,
         };
         Summary {
-            name: self.name.clone(),
+            name: received.name,
             files: received.files,
             progress: self.progress.unwrap_or(nothing),
             blake3: received.blake3,

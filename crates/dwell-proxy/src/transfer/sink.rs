@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -20,6 +20,8 @@ use super::record::{Item, Record, RecordError, Records};
 use super::repeats::Ring;
 use writing::Writing;
 
+/// No more of what has come is named at the end.
+const NAMED_MAX: usize = 5;
 /// Files that may have been asked for and not come.
 const ASKED_MAX: usize = 4096;
 /// Files with several names.
@@ -66,6 +68,8 @@ pub(super) struct Received {
     pub(super) remarks: Vec<String>,
     /// BLAKE3 of a single file.
     pub(super) blake3: Option<[u8; 32]>,
+    /// What it is called here, and where it is, once it is there.
+    pub(super) name: String,
 }
 
 /// What is left of a transfer that failed, for the next one to go on with.
@@ -216,11 +220,35 @@ impl Sink {
         match &self.target {
             Target::Stdout(_) => "standard output".to_owned(),
             Target::Site(site) => match &site.name {
-                Some(name) => {
-                    site.shown.join(OsStr::from_bytes(name.bytes())).display().to_string()
-                }
+                Some(name) => shown_in(&site.shown, OsStr::from_bytes(name.bytes())),
                 None => site.shown.display().to_string(),
             },
+        }
+    }
+
+    /// What has come, and where it is.
+    fn shown_at_end(&self) -> String {
+        let Target::Site(site) = &self.target else { return self.shown() };
+        if !self.is_tree {
+            return self.shown();
+        }
+        let (directory, name) = match &site.staging {
+            Some(staging) => staging.goes_to(),
+            None => (&*site.shown, None),
+        };
+        if let Some(name) = name {
+            return shown_in(directory, name);
+        }
+        let names = self.roots.iter().take(NAMED_MAX).map(ToString::to_string);
+        let mut names: Vec<String> = names.collect();
+        let last = match self.roots.len() - names.len() {
+            0 => names.pop().unwrap_or_default(),
+            more => format!("{more} more"),
+        };
+        match (&names[..], directory == Path::new(".")) {
+            ([], _) => shown_in(directory, OsStr::new(&last)),
+            (_, true) => format!("{} and {last} into this directory", names.join(", ")),
+            (_, false) => format!("{} and {last} into {}", names.join(", "), directory.display()),
         }
     }
 
@@ -315,6 +343,14 @@ impl Sink {
             self.finish_directory()?;
         }
         Ok(())
+    }
+}
+
+/// A path for messages, without the `./` of what is in this directory.
+fn shown_in(directory: &Path, name: &OsStr) -> String {
+    match directory == Path::new(".") {
+        true => Path::new(name).display().to_string(),
+        false => directory.join(name).display().to_string(),
     }
 }
 

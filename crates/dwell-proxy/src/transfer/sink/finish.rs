@@ -72,6 +72,7 @@ impl Sink {
                 }
             }
         }
+        self.received.name = self.shown_at_end();
         Ok(std::mem::take(&mut self.received))
     }
 
