@@ -38,9 +38,7 @@ const ROOM_TIME: Duration = Duration::from_secs(1);
 pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), RunError> {
     config.check()?;
     let tls = security::server(&config.common.security, Purpose::Streams)?;
-    let what = config.listen.to_string();
-    let listener = crate::listen::bind_std(config.listen, false)
-        .map_err(|error| RunError::Listen { what, error, help: "" })?;
+    let listener = crate::listen::bind_listen(config.listen)?;
     // Whoever finds it knows that the port is open.
     let status = engine::status_socket(&config.common)?;
     let confined = engine::confine(&config.common, status.as_ref())?;

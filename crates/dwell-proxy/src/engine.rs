@@ -54,7 +54,7 @@ pub enum RunError {
         /// The system's error.
         error: io::Error,
         /// The remedy.
-        help: &'static str,
+        help: String,
     },
     /// The status socket can't be made.
     #[error(

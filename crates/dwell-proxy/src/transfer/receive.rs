@@ -106,12 +106,9 @@ async fn serve(
     mut on_event: impl FnMut(Event<'_>),
 ) -> Result<Option<Summary>, Broken> {
     let tls = security::server(&job.security, Purpose::File).map_err(TransferError::from)?;
-    let bound = crate::listen::bind(job.listen).map_err(|error| RunError::Listen {
-        what: job.listen.to_string(),
-        error,
-        help: "",
-    });
-    let listener = bound.map_err(TransferError::from)?;
+    let bound = crate::listen::bind_listen(job.listen).map_err(TransferError::from)?;
+    let listener =
+        TcpListener::from_std(bound).map_err(|error| TransferError::from(RunError::from(error)))?;
     let at = listener.local_addr().map_err(|error| TransferError::from(RunError::from(error)))?;
     on_event(Event::Listening(at));
     let stays = job.stays;
