@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use dwell_relay::config::NodeConfig;
-use dwell_report::Status;
 use dwell_report::status::SCHEMA;
+use dwell_report::{Status, proxy};
 use rustix::process::Signal;
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -66,9 +66,30 @@ fn is_denied(path: &Path) -> bool {
 /// The socket of the one node, or proxy of this user or of a unit, that has it where it is by
 /// default.
 pub(super) fn the_only_node() -> anyhow::Result<PathBuf> {
-    let example = NodeConfig::default_status("NAME");
-    let directory = example.parent().unwrap_or(Path::new("/"));
-    let mut directories = vec![directory.to_owned()];
+    the_only_one(&default_sockets()?)
+}
+
+/// The same of the one relay: proxies beside it don't count.
+pub(super) fn the_only_relay() -> anyhow::Result<PathBuf> {
+    the_only_relay_of(default_sockets()?)
+}
+
+fn the_only_relay_of(sockets: Vec<PathBuf>) -> anyhow::Result<PathBuf> {
+    let is_of_proxy = |socket: &PathBuf| ask(socket).is_ok_and(|answer| is_proxy(&answer));
+    let (proxies, relays): (Vec<_>, Vec<_>) = sockets.into_iter().partition(is_of_proxy);
+    if let ([], [proxy, ..]) = (&relays[..], &proxies[..]) {
+        bail!(
+            "no relay runs here, only a proxy, and this is for relays: `dwell status --socket {}` shows the \
+             proxy's state",
+            proxy.display()
+        );
+    }
+    the_only_one(&relays)
+}
+
+/// The sockets of nodes and proxies that are where they are by default.
+fn default_sockets() -> anyhow::Result<Vec<PathBuf>> {
+    let mut directories = vec![relay_directory()];
     let of_units = dwell_proxy::UNIT_DIRECTORIES.map(PathBuf::from);
     for further in dwell_proxy::status_directory().into_iter().chain(of_units) {
         if !directories.contains(&further) {
@@ -83,12 +104,21 @@ pub(super) fn the_only_node() -> anyhow::Result<PathBuf> {
     if sockets.iter().any(|path| !is_denied(path)) {
         sockets.retain(|path| !is_denied(path));
     }
-    match &sockets[..] {
+    Ok(sockets)
+}
+
+fn relay_directory() -> PathBuf {
+    let example = NodeConfig::default_status("NAME");
+    example.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+fn the_only_one(sockets: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    match sockets {
         [socket] => Ok(socket.clone()),
         [] => bail!(
             "no node has a status socket in {}: is `dwell relay` or `dwell proxy` running? If its \
              socket is elsewhere, add --socket PATH",
-            directory.display()
+            relay_directory().display()
         ),
         several => {
             let mut names: Vec<_> = several
@@ -165,9 +195,20 @@ fn explain(error: io::Error, path: &Path) -> anyhow::Error {
     }
 }
 
+/// True if it is a proxy that has answered so.
+pub(super) fn is_proxy(answer: &Value) -> bool {
+    answer.get("kind").and_then(Value::as_str) == Some(proxy::KIND)
+}
+
 /// The state of the relay that answers there.
 pub(super) fn relay_status(path: &Path) -> anyhow::Result<Status> {
-    serde_json::from_value(ask(path)?).context("the node's answer is not a relay's status")
+    let answer = ask(path)?;
+    let shown = path.display();
+    ensure!(
+        !is_proxy(&answer),
+        "the node at {shown} is a proxy, and this is for relays: `dwell status --socket {shown}` shows its state"
+    );
+    serde_json::from_value(answer).context("the node's answer is not a relay's status")
 }
 
 /// What became of a configuration file that was changed.
@@ -226,7 +267,10 @@ fn signal(socket: &Path, signal: Signal) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::os::unix::net::UnixListener;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -257,5 +301,35 @@ mod tests {
         assert!(!is_abandoned(&path) && !is_denied(&path));
         drop(waiting);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_proxy_is_no_relay_and_is_said_to_be_none() {
+        let directory = std::env::temp_dir().join(format!("dwell-kinds-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let answers = |name: &str, answer: Value| {
+            let path = directory.join(name);
+            let listener = UnixListener::bind(&path).unwrap();
+            std::thread::spawn(move || {
+                for stream in listener.incoming() {
+                    // Whoever only looks whether somebody is there does not read it.
+                    let _ = stream.unwrap().write_all(answer.to_string().as_bytes());
+                }
+            });
+            path
+        };
+        let proxy = answers("ingress.sock", json!({ "schema": SCHEMA, "kind": proxy::KIND }));
+        let relay = answers("site-a.sock", json!({ "schema": SCHEMA }));
+        let shown = format!("`dwell status --socket {}` shows", proxy.display());
+        let why = relay_status(&proxy).unwrap_err().to_string();
+        assert!(
+            why.contains("is a proxy, and this is for relays") && why.contains(&shown),
+            "{why}"
+        );
+        let chosen = the_only_relay_of(vec![proxy.clone(), relay.clone()]);
+        assert_eq!(chosen.unwrap(), relay);
+        let why = the_only_relay_of(vec![proxy]).unwrap_err().to_string();
+        assert!(why.contains("only a proxy") && why.contains(&shown), "{why}");
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use dwell_relay::io::clock::Clock;
-use dwell_report::{proxy, proxy_text, status_text};
+use dwell_report::{proxy_text, status_text};
 use serde_json::Value;
 
 use dwell_cli::terminal;
 
-use super::node::{ask, named, the_only_node};
+use super::node::{ask, is_proxy, named, the_only_node};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -100,7 +100,7 @@ impl Status {
         let text = match (self.json, self.watch) {
             (true, None) => serde_json::to_string_pretty(status)? + "\n",
             (true, Some(_)) => serde_json::to_string(status)? + "\n",
-            (false, _) if status.get("kind").and_then(Value::as_str) == Some(proxy::KIND) => {
+            (false, _) if is_proxy(status) => {
                 let status: dwell_report::ProxyStatus = serde_json::from_value(status.clone())
                     .context("the proxy's answer is not a status: is it dwell that answers?")?;
                 proxy_text(&status)

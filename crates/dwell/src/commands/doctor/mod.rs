@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use self::gather::{ConfigurationFile, MachineFacts, Probe, UdpCounters};
 use self::opinions::Window;
-use super::node::{named, relay_status, the_only_node};
+use super::node::{named, relay_status, the_only_relay};
 use super::site::DEFAULT_CONFIG;
 use super::verify::findings::{self, Finding, Verdict};
 use super::verify::machine::Machine;
@@ -52,7 +52,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Doctor {
-    /// The node's name; may be left out if only one node runs here
+    /// The relay's name; may be left out if only one relay runs here
     #[arg(conflicts_with = "socket")]
     name: Option<String>,
     /// The node's status socket, if it is not at the default path
@@ -174,7 +174,7 @@ impl Doctor {
         match (&self.socket, &self.name) {
             (Some(path), _) => Ok(path.clone()),
             (None, Some(name)) => Ok(named(name)),
-            (None, None) => the_only_node(),
+            (None, None) => the_only_relay(),
         }
     }
 

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::draw::{Palette, draw};
 use self::model::{Key, Model};
-use super::node::{named, relay_status, the_only_node};
+use super::node::{named, relay_status, the_only_relay};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
@@ -45,7 +45,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Top {
-    /// The node's name; may be left out if only one node runs here
+    /// The relay's name; may be left out if only one relay runs here
     #[arg(conflicts_with = "socket")]
     name: Option<String>,
     /// The node's status socket, if it is not at the default path
@@ -70,7 +70,7 @@ impl Top {
         let socket = match (&self.socket, &self.name) {
             (Some(socket), _) => socket.clone(),
             (None, Some(name)) => named(name),
-            (None, None) => the_only_node()?,
+            (None, None) => the_only_relay()?,
         };
         // Before the screen is taken: if nobody answers, that is all there is to say.
         let mut model = Model::default();

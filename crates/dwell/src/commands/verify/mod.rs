@@ -17,7 +17,7 @@ use serde_json::json;
 
 use self::findings::{Finding, NotSent, Pings, Verdict};
 use self::machine::Machine;
-use super::node::{named, relay_status, the_only_node};
+use super::node::{named, relay_status, the_only_relay};
 use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
@@ -40,7 +40,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Verify {
-    /// The node's name; may be left out if only one node runs here
+    /// The relay's name; may be left out if only one relay runs here
     #[arg(conflicts_with = "socket")]
     name: Option<String>,
     /// The node's status socket, if it is not at the default path
@@ -68,7 +68,7 @@ impl Verify {
         let socket = match (&self.socket, &self.name) {
             (Some(socket), _) => socket.clone(),
             (None, Some(name)) => named(name),
-            (None, None) => the_only_node()?,
+            (None, None) => the_only_relay()?,
         };
         let status = self.wait_until_up(&socket)?;
         let machine = Machine::look();
