@@ -11,6 +11,15 @@ use super::PLAIN;
 use super::measure::{Download, Ping};
 use super::picture;
 
+/// Schemes whose goodput differs by no more than this share are level: another run could turn them around.
+const LEVEL: f64 = 0.03;
+/// Goodput in relation to that without dwell is as much between these two, ...
+const SLOWER: f64 = 0.99;
+const FASTER: f64 = 1.01;
+/// ... and bytes on the link, which vary less, are as many between these.
+const FEWER: f64 = 0.995;
+const MORE: f64 = 1.005;
+
 /// The version of the JSON document.
 pub(super) const SCHEMA: u32 = 1;
 
@@ -157,14 +166,18 @@ impl Summary {
         each.chain(self.about_ping()).chain([self.about_equality()]).collect()
     }
 
+    /// Returns the text's download of the scheme that relays have by default, or else of the fastest.
+    fn shown(&self) -> Option<&Run> {
+        let default = self.with_dwell("text").find(|run| run.name() == "auto");
+        default.or_else(|| self.with_dwell("text").max_by_key(|run| run.download.goodput_bps))
+    }
+
     /// Returns two sentences: what was gained, and what was lost. None if nothing ran with dwell.
     pub(super) fn balance(&self) -> Vec<String> {
-        let shown = |name: &str| self.with_dwell("text").find(|run| run.name() == name);
-        let best = || self.with_dwell("text").max_by_key(|run| run.download.goodput_bps);
-        let Some(text) = shown("auto").or_else(best) else { return Vec::new() };
+        let Some(text) = self.shown() else { return Vec::new() };
         let name = text.name();
-        let gain = text.goodput_relative.filter(|gain| *gain > 1.0);
-        let fewer = text.link_relative.filter(|bytes| *bytes < 1.0);
+        let gain = text.goodput_relative.filter(|gain| *gain >= FASTER);
+        let fewer = text.link_relative.filter(|bytes| *bytes < FEWER);
         let gained = match (gain, fewer) {
             (Some(gain), Some(bytes)) => format!(
                 "text came {gain:.2} times as fast with \"{name}\", and the link carried {} fewer bytes for it",
@@ -198,23 +211,37 @@ impl Summary {
         vec![format!("Gained: {gained}."), format!("Lost: {}.", lost.join("; "))]
     }
 
-    /// Goodput and bytes of a file: the best scheme against no dwell.
+    /// Goodput and bytes of a file: the best scheme against no dwell. Of several that are level it is the one that
+    /// [`Self::balance`] is about, if that is one of them.
     fn about(&self, file: &str) -> Option<String> {
-        let best = self.with_dwell(file).max_by_key(|run| run.download.goodput_bps)?;
+        let fastest_bps = self.with_dwell(file).map(|run| run.download.goodput_bps).max()?;
+        let is_level =
+            |run: &&Run| run.download.goodput_bps as f64 >= fastest_bps as f64 * (1.0 - LEVEL);
+        let level: Vec<&Run> = self.with_dwell(file).filter(is_level).collect();
+        let shown = self
+            .shown()
+            .and_then(|shown| level.iter().copied().find(|run| run.scheme == shown.scheme));
+        let fastest = level.iter().copied().max_by_key(|run| run.download.goodput_bps);
+        let best = shown.or(fastest)?;
         let (gain, bytes) = (best.goodput_relative?, best.link_relative?);
-        let which = match self.with_dwell(file).count() {
-            1 => "",
-            _ => ", the best scheme,",
+        let others = level.iter().filter(|run| run.scheme != best.scheme);
+        let others: Vec<String> = others.map(|run| format!("\"{}\"", run.name())).collect();
+        let which = match (self.with_dwell(file).count(), &others[..]) {
+            (1, _) => String::new(),
+            (_, []) => ", the best scheme,".to_owned(),
+            (_, others) => {
+                format!(", level with {} (within {}),", others.join(" and "), percent(LEVEL))
+            }
         };
         let speed = match gain {
-            1.01.. => format!("{gain:.2} times as fast as without dwell"),
-            0.99..1.01 => "as fast as without dwell".to_owned(),
+            FASTER.. => format!("{gain:.2} times as fast as without dwell"),
+            SLOWER..FASTER => "as fast as without dwell".to_owned(),
             _ => format!("slower by {} than without dwell", percent(1.0 - gain)),
         };
         let nothing_compressed = best.download.relays.is_some_and(|cost| cost.compressed == 0);
         let bytes = match bytes {
-            ..0.995 => format!("{} fewer bytes on the link", percent(1.0 - bytes)),
-            0.995..1.005 => "as many bytes on the link".to_owned(),
+            ..FEWER => format!("{} fewer bytes on the link", percent(1.0 - bytes)),
+            FEWER..MORE => "as many bytes on the link".to_owned(),
             _ if nothing_compressed && self.link_loss == 0.0 => {
                 format!("{} more bytes on the link, the relays' headers", percent(bytes - 1.0))
             }
@@ -361,16 +388,18 @@ fn wrapped(sentence: &str) -> String {
     out.replace(STAYS, " ")
 }
 
-/// Returns what random bytes lost, if they came slower.
+/// Returns what random bytes lost, if they came slower or took more bytes.
 fn lost_of_random(run: &Run) -> Option<String> {
-    let share = run.goodput_relative.filter(|share| *share < 1.0)?;
-    let slower = format!("random bytes came {} slower", percent(1.0 - share));
-    Some(match run.link_relative.filter(|bytes| *bytes > 1.0) {
-        Some(bytes) => {
-            format!("{slower}, with {} more bytes on the link for headers", percent(bytes - 1.0))
-        }
-        None => slower,
-    })
+    let share = run.goodput_relative.filter(|share| *share < SLOWER);
+    let slower = share.map(|share| format!("random bytes came {} slower", percent(1.0 - share)));
+    let more = run.link_relative.filter(|bytes| *bytes >= MORE);
+    let more =
+        more.map(|bytes| format!("{} more bytes on the link for headers", percent(bytes - 1.0)));
+    match (slower, more) {
+        (Some(slower), Some(more)) => Some(format!("{slower}, with {more}")),
+        (None, Some(more)) => Some(format!("random bytes came with {more}")),
+        (slower, None) => slower,
+    }
 }
 
 #[cfg(test)]
@@ -436,6 +465,25 @@ mod tests {
             "All 4 downloads arrived byte for byte as they were sent.",
         ];
         assert_eq!(summary().sentences(), expected);
+    }
+
+    #[test]
+    fn schemes_that_are_level_are_called_so() {
+        let mut all = summary();
+        all.add(Some("auto".to_owned()), "text", download(13_200_000, 690, cost(90)));
+        all.add(Some("auto".to_owned()), "random", download(8_960_000, 1052, cost(0)));
+        let [text, random, _] = &all.sentences()[..] else { panic!("three sentences") };
+        let expected =
+            "Text: with \"auto\", level with \"all\" (within 3.0 %), 1.47 times as fast as";
+        assert!(text.starts_with(expected), "{text}");
+        let expected = "Random: with \"auto\", level with \"all\" (within 3.0 %), as fast as without dwell, and as many";
+        assert!(random.starts_with(expected), "{random}");
+        let [gained, lost] = &all.balance()[..] else { panic!("two sentences") };
+        assert!(gained.contains("1.47 times as fast with \"auto\""), "{gained}");
+        assert!(!lost.contains("slower"), "{lost}");
+        all.add(Some("mix".to_owned()), "text", download(14_000_000, 690, cost(90)));
+        let text = &all.sentences()[0];
+        assert!(text.starts_with("Text: with \"mix\", the best scheme, 1.56 times"), "{text}");
     }
 
     #[test]
