@@ -210,7 +210,7 @@ impl Sender {
     }
 
     /// Notifies the other end that the stream of the other direction may begin a running context of at most this window and model,
-    /// in binary logarithms as in [`Limits`](crate::Limits): what its receiver here was told by
+    /// in binary logarithms as in [`Limits`](crate::Limits): what its receiver here was given by
     /// [`Receiver::grant`](crate::Receiver::grant). Returns false if nothing can be said on this stream: it has ended, or its
     /// configuration does not let it get contexts either ([`Config::may_get_context`]).
     pub fn grant_context(&mut self, window_log: u8, model_log: u8) -> bool {

@@ -5,7 +5,7 @@ use crate::method::codecs::Prior;
 
 impl<C: Copy + PartialEq> Hull<C> {
     /// Goes on with these codecs ([`Steering::change`](crate::method::Steering::change)). How link and processor share the work is
-    /// found anew, as it depends on what the codecs take.
+    /// found again, as it depends on what the codecs take.
     pub(in crate::method) fn change(&mut self, priors: &[Prior<C>]) {
         let mut changed = Self::new(priors);
         changed.estimates.know(&self.estimates);
