@@ -30,6 +30,7 @@ Examples:
   ./x bench hub                                            one peer on one core, two on two
   ./x bench hub --case 0/20,8/20 --rate 10mbit             20 quiet peers, alone and beside 8 loud ones
   ./x bench hub --case 0/190,10/190 --codec zstd:3 --rate 2mbit --every 500ms --seconds 10
+  ./x bench hub --case 60/140 --codec zstd:3 --rate 1mbit --every 500ms --hub-with 'history_memory = \"64MiB\"'
 
 A case is LOUD/QUIET or LOUD/QUIET/CORES. The hub sends text by TCP to each loud peer, as much as goes
 through; each quiet one pings the hub, by default 20 times a second. The links are cables: what limits is the rate that
@@ -65,6 +66,9 @@ pub(super) struct Hub {
     /// More keys for the relays' `[defaults]`: `contexts_max = 2; context_window = "256KiB"`
     #[arg(long, value_name = "KEYS", default_value = "")]
     with: String,
+    /// More keys for the hub's `[node]`: `history_memory = "64MiB"`
+    #[arg(long, value_name = "KEYS", default_value = "")]
+    hub_with: String,
     /// Time between two pings of a quiet peer
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_duration_ns)]
     every: u64,
@@ -130,6 +134,8 @@ pub(super) struct Conditions {
     codec: String,
     rate: String,
     with: String,
+    #[serde(default)]
+    hub_with: String,
     every_ns: u64,
     seconds: f64,
 }
@@ -140,7 +146,11 @@ pub(super) struct Carried {
     window_ns: u64,
     application_bytes: u64,
     hub_cpu_ns: u64,
+    /// The most that the hub's contexts took, looked at each half second, ...
     history_bytes: u64,
+    /// ... and how many were given up for others.
+    #[serde(default)]
+    evicted: u64,
     /// Of all pings of quiet peers, if there are any.
     ping_p50_ns: Option<u64>,
     ping_p99_ns: Option<u64>,
@@ -151,6 +161,8 @@ pub(super) struct Carried {
 const WARM_UP: Duration = Duration::from_secs(3);
 /// Of a run, besides.
 const AROUND: Duration = Duration::from_secs(3);
+/// So often it is looked how much memory contexts take.
+const LOOK: Duration = Duration::from_millis(500);
 const GLANCE: Duration = Duration::from_millis(50);
 
 impl Bench for Hub {
@@ -178,6 +190,7 @@ impl Hub {
             codec: self.codec.clone(),
             rate: self.rate.clone(),
             with: self.with.clone(),
+            hub_with: self.hub_with.clone(),
             every_ns: self.every,
             seconds: self.watch.seconds,
         };
@@ -192,7 +205,8 @@ impl Hub {
         let is_interrupted = || interrupted.load(std::sync::atomic::Ordering::Relaxed);
         let length = (self.rounds.runs, WARM_UP + window + AROUND);
         series.here(&self.case, length, is_interrupted, |&setting| {
-            let mut star = hosts.start(setting, &self.defaults())?;
+            let of_node = self.hub_with.replace(';', "\n");
+            let mut star = hosts.start(setting, &self.defaults(), (&of_node, ""))?;
             let times = (window, Duration::from_nanos(self.every));
             carry(&mut star, setting, times, &is_interrupted)
         })
@@ -222,11 +236,15 @@ fn carry(
         .collect();
     let (pingers, hub) = (pingers?, star.hub.process().id());
     let (began, bytes, cpu) = (Instant::now(), streams.received_bytes(), cpu_ns(hub)?);
-    sleep(window, is_interrupted)?;
+    let mut history_bytes = 0;
+    while began.elapsed() < window {
+        sleep(LOOK.min(window.saturating_sub(began.elapsed())), is_interrupted)?;
+        history_bytes = star.status()?.history.memory_bytes.max(history_bytes);
+    }
     let window_ns = began.elapsed().as_nanos() as u64;
     let application_bytes = streams.received_bytes() - bytes;
     let hub_cpu_ns = cpu_ns(hub)? - cpu;
-    let history_bytes = star.status()?.history.memory_bytes;
+    let evicted = star.status()?.history.evicted;
     let (mut round_trips_ns, mut pings_lost) = (Vec::new(), 0);
     for pinger in pingers {
         let pings = pinger.stop()?;
@@ -243,6 +261,7 @@ fn carry(
         application_bytes,
         hub_cpu_ns,
         history_bytes,
+        evicted,
         ping_p50_ns: quantile(&round_trips_ns, 0.5),
         ping_p99_ns: quantile(&round_trips_ns, 0.99),
         pings_lost,
@@ -293,6 +312,7 @@ fn table(runs: &[Run<Hub>]) -> Table {
                 Some(it.history_bytes as f64 / 1e6)
             })
             .unit("MB"),
+            Figure::new("given up", Of::Sum, sheet::whole, |it: &Carried| Some(it.evicted as f64)),
             Figure::new("ping p50", Of::Median, ms, |it: &Carried| Some(it.ping_p50_ns? as f64)),
             Figure::new("ping p99", Of::Median, ms, |it: &Carried| Some(it.ping_p99_ns? as f64)),
             Figure::new("lost", Of::Sum, sheet::whole, |it: &Carried| Some(it.pings_lost as f64)),
@@ -322,6 +342,7 @@ mod tests {
             application_bytes: mbit * 125_000,
             hub_cpu_ns: 1_500_000_000,
             history_bytes: 3_000_000,
+            evicted: 0,
             ping_p50_ns: None,
             ping_p99_ns: None,
             pings_lost: 0,
@@ -331,7 +352,8 @@ mod tests {
             scheme: text.clone(),
             codec: text.clone(),
             rate: text.clone(),
-            with: text,
+            with: text.clone(),
+            hub_with: text,
             every_ns: 0,
             seconds: 1.0,
         };

@@ -81,17 +81,13 @@ impl Hosts {
         Ok(Self { hub, spokes: hosts, directory })
     }
 
-    /// Starts the relays of a run, with these lines under `[defaults]`.
-    pub(crate) fn start(&self, setting: Setting, defaults: &str) -> anyhow::Result<Star<'_>> {
-        self.start_with(setting, defaults, "")
-    }
-
-    /// The same, with more tables in the hub's configuration.
-    pub(crate) fn start_with(
+    /// Starts the relays of a run, with these lines under `[defaults]`, and in the hub's configuration these under `[node]` and more
+    /// tables.
+    pub(crate) fn start(
         &self,
         setting: Setting,
         defaults: &str,
-        of_hub: &str,
+        of_hub: (&str, &str),
     ) -> anyhow::Result<Star<'_>> {
         let spokes = setting.spokes();
         self.configure(setting, defaults, of_hub)?;
@@ -112,13 +108,18 @@ impl Hosts {
         Ok(Relay::start(name, host, &program::dwell()?, config, &self.directory)?)
     }
 
-    fn configure(&self, setting: Setting, defaults: &str, of_hub: &str) -> anyhow::Result<()> {
+    fn configure(
+        &self,
+        setting: Setting,
+        defaults: &str,
+        (of_node, of_hub): (&str, &str),
+    ) -> anyhow::Result<()> {
         let directory = self.directory.display();
         // A pinned process would count the processors before it is pinned.
         let threads = setting.cores.map_or_else(String::new, |n| format!("threads = {n}\n"));
         let mut hub = format!(
             "[node]\nname = \"hub\"\naddresses = [\"{HUB_IN_TUNNEL}/32\"]\n\
-             status = \"{directory}/hub.sock\"\n{threads}[savings]\nfile = \"none\"\n\
+             status = \"{directory}/hub.sock\"\n{threads}{of_node}\n[savings]\nfile = \"none\"\n\
              {of_hub}[defaults]\n{defaults}\n"
         );
         for n in 0..setting.spokes() {
