@@ -28,6 +28,8 @@ fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
     let mut limits = Limits::default();
     (limits.window_log, limits.model_log) = (WINDOW_LOG, MODEL_LOG);
     let mut receiver = Receiver::new(limits);
+    // Once, whatever the stream is: after each piece it would be another time in other pieces.
+    receiver.grant(WINDOW_LOG, MODEL_LOG).expect("there can be such a context");
     let (mut decompress, mut got) = (Decompressors::new(), Vec::new());
     for mut bytes in wire.chunks(piece) {
         while !bytes.is_empty() {

@@ -59,6 +59,7 @@ impl<'a> Contexts<'a> {
 
     /// Notes that something was received: gets what the other end grants, and grants it one.
     pub(crate) fn heard(&mut self, now: Instant, sender: &mut Sender, receiver: &mut Receiver) {
+        self.leave(now, sender);
         if let Some(offered) = receiver.take_offer() {
             self.get(now, sender, offered);
         }
@@ -94,29 +95,35 @@ impl<'a> Contexts<'a> {
 
     /// Gets what was granted, or what of it there is memory for, or says that it does without.
     fn get(&mut self, now: Instant, sender: &mut Sender, (window_log, model_log): (u8, u8)) {
+        if self.sending.is_some() {
+            // Nobody needs two, and it was said once what there is memory for.
+            return;
+        }
+        let (window_log, model_log) = (window_log.min(WINDOW_LOG), model_log.min(MODEL_LOG));
         let room = |model_log| {
             let room = self.memory.context(sender.context_bytes_max(window_log, model_log));
             room.map(|room| (room, model_log))
         };
         match room(model_log).or_else(|| room(0)) {
-            Some((room, model_log)) => {
-                sender.get_context(now, window_log, model_log);
+            Some((room, model_log)) if sender.get_context(now, window_log, model_log) => {
                 self.sending = self.held(room);
             }
-            None => {
-                sender.get_context(now, window_log, 0);
-                sender.drop_context(now);
-            }
+            _ => sender.decline_context(),
         }
     }
 
     /// Drops that of the sender if no block has gone on with it for a while; whether something is to be sent for that.
     pub(crate) fn tidy(&mut self, now: Instant, sender: &mut Sender) -> bool {
-        let is_unused = sender.context_unused_ns(now).is_none_or(|ns| ns >= UNUSED_NS);
-        let drops = self.sending.is_some() && is_unused && sender.drop_context(now);
-        if drops {
+        let drops = sender.context_unused_ns(now).is_some_and(|ns| ns >= UNUSED_NS)
+            && sender.drop_context();
+        self.leave(now, sender);
+        drops
+    }
+
+    /// Leaves the memory of that of the sender to others if it has none any more: a stream that has ended has none.
+    fn leave(&mut self, now: Instant, sender: &Sender) {
+        if sender.context_unused_ns(now).is_none() {
             self.sending = None;
         }
-        drops
     }
 }

@@ -336,13 +336,13 @@ fn counted(counts: &BTreeMap<String, u64>) -> Option<String> {
     reasons(counts.iter().map(|(reason, &count)| (reason, count)))
 }
 
-/// What was compressed with reference to what went before, in either direction.
 /// `1 batch`, `7 batches`.
 fn batches(count: u64) -> String {
     let noun = if count == 1 { "batch" } else { "batches" };
     format!("{} {noun}", human::count(count))
 }
 
+/// What was compressed with reference to what went before, in either direction.
 fn contexts(peer: &PeerStatus) -> String {
     let (tx, rx, name) = (&peer.tx.contexts, &peer.rx.contexts, &peer.name);
     let mut out = peer.dictionary.as_ref().map(|it| dictionary(name, it)).unwrap_or_default();

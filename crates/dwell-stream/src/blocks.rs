@@ -338,7 +338,7 @@ impl Blocks {
     }
 
     pub(crate) fn learned(&self) -> Option<Learned> {
-        self.steering.learned().map(Learned)
+        self.learned_without_context().map(Learned)
     }
 
     pub(crate) fn learn(&mut self, learned: &Learned) {
@@ -385,7 +385,7 @@ impl Blocks {
         if !self.keeps_for_next || self.aborted || !self.is_finished() {
             return false;
         }
-        self.leave_context();
+        self.forget_contexts();
         self.history.restart();
         self.preamble = Some(Preamble { goes_on: true, ..self.described });
         self.hasher = Hasher::new();
@@ -420,9 +420,11 @@ impl Blocks {
     /// Puts the next block or header into `out`, if something may be sent.
     fn next_out(&mut self, now: Instant) {
         if !self.notices.is_empty() {
+            // It may be that none of it is taken.
+            let preamble = self.preamble;
             let mut bytes = self.preamble_bytes();
             bytes.append(&mut self.notices);
-            self.out = Outgoing { bytes, ..Outgoing::default() };
+            self.out = Outgoing { bytes, preamble, ..Outgoing::default() };
             return;
         }
         if self.queue.is_empty() {
@@ -437,6 +439,7 @@ impl Blocks {
             }
         } else if self.queue.is_empty() && self.finishing && !self.ended {
             self.ended = true;
+            self.leave_context();
             let end = Header::End {
                 total: self.stats.accepted_bytes,
                 check: self.hasher.clone().finalize(),
@@ -475,7 +478,13 @@ impl Blocks {
         let is_last = self.queue.is_empty() && self.open.is_empty();
         let is_held = self.idle_history || self.has_got_context();
         let ends = is_last && (self.finishing || !is_held) && !self.keeps_for_next;
-        if self.context.is_some() {
+        if self.has_got_context() {
+            let refers = match &state {
+                State::Compressed(_, refers, _) => *refers,
+                _ => Refers::Nothing,
+            };
+            part.kept = Some(self.holds_with_context(refers) && !ends);
+        } else if self.context.is_some() {
             part.kept = Some(!ends);
         }
         if ends && (part.kept == Some(true) || self.context.is_some()) {

@@ -10,7 +10,7 @@ use dwell_codec::{
 use crate::config::{check_model, check_window, model};
 use crate::error::{ConfigError, StreamError};
 use crate::frame::{Coder, Generation, PART_HEADER_LEN, ROOM};
-use changes::ModelChanges;
+pub(crate) use changes::ModelChanges;
 
 /// The longest base of a generation by its level, in bytes: to prime the codec's tables with it takes longer, the
 /// better these are looked through.
@@ -62,6 +62,22 @@ impl SenderContext {
             next_index: 0,
             has_failed: false,
         }
+    }
+
+    /// Makes one that comes after others, which had these models, for blocks from this number on.
+    pub(crate) fn going_on(
+        window_log: u8,
+        model_log: u8,
+        changes: ModelChanges,
+        next_index: u64,
+    ) -> Self {
+        Self { changes, next_index, ..Self::new(window_log, model_log) }
+    }
+
+    /// Returns the models that it and those before it had, now that it is dropped.
+    pub(crate) fn changes_without(mut self) -> ModelChanges {
+        self.changes.dropped();
+        self.changes
     }
 
     /// Returns true if a block can go through it now, with this codec.

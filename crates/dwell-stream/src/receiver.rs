@@ -423,7 +423,8 @@ impl Receiver {
                 Ok(())
             }
             Header::Drop => {
-                self.forget();
+                // There is no history beside it. One that there is without it stays.
+                self.context.forget();
                 self.granted = None;
                 Ok(())
             }
@@ -435,6 +436,9 @@ impl Receiver {
             return Err(StreamError::CheckSum);
         }
         self.compare(check)?;
+        // What the next stream may refer to is the history.
+        self.context.forget();
+        self.granted = None;
         self.phase = Phase::Ended;
         Ok(())
     }

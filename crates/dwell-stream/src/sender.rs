@@ -229,10 +229,20 @@ impl Sender {
     }
 
     /// Lets blocks go on with a running context from now on, which the other end has granted
-    /// ([`Receiver::take_offer`](crate::Receiver::take_offer)).
-    pub fn get_context(&mut self, now: Instant, window_log: u8, model_log: u8) {
+    /// ([`Receiver::take_offer`](crate::Receiver::take_offer)), or one that takes less. Returns false, and does nothing, if it has one, or there
+    /// is no more to send after what was accepted: then say so ([`Sender::decline_context`]).
+    pub fn get_context(&mut self, now: Instant, window_log: u8, model_log: u8) -> bool {
+        match &mut self.line {
+            Line::Blocks(line) => line.get_context(now, ContextLimits { window_log, model_log }),
+            Line::Units(_) => false,
+        }
+    }
+
+    /// Notifies the other end that no use is made of what it has granted, so that it need not keep memory for it; unless
+    /// there is a context, or the stream has ended.
+    pub fn decline_context(&mut self) {
         if let Line::Blocks(line) = &mut self.line {
-            line.get_context(now, ContextLimits { window_log, model_log });
+            line.decline_context();
         }
     }
 
@@ -246,9 +256,9 @@ impl Sender {
 
     /// Drops the running context that it has got, and notifies the receiver, so that neither end holds it any more. Returns
     /// false if that can't be now, as something that waits to be sent goes on with it.
-    pub fn drop_context(&mut self, now: Instant) -> bool {
+    pub fn drop_context(&mut self) -> bool {
         match &mut self.line {
-            Line::Blocks(line) => line.drop_context(now),
+            Line::Blocks(line) => line.drop_context(),
             Line::Units(_) => false,
         }
     }

@@ -55,7 +55,6 @@ impl Blocks {
     }
 
     fn choose_job(&mut self, now: Instant) -> Option<Job> {
-        self.enter_context();
         let first = self.queue.iter().position(|block| matches!(block.state, State::Raw(_)));
         // Only if the application has left it so: if the buffer is full, the block will be filled
         // when there is room again.

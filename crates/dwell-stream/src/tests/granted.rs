@@ -88,7 +88,10 @@ impl Connection {
     fn hear(&mut self) {
         self.step(500);
         if let Some((window_log, model_log)) = self.back.receiver.take_offer() {
-            self.there.sender.get_context(self.now, window_log, model_log);
+            let sender = &mut self.there.sender;
+            if !sender.get_context(self.now, window_log, model_log) {
+                sender.decline_context();
+            }
         }
     }
 
@@ -134,10 +137,9 @@ fn what_was_said_long_ago_is_found_with_a_context_that_was_granted() {
     assert_eq!(connection.there.receiver.history_bytes(), 0);
 
     // Both ends are rid of it, and there may be another one.
-    let now = connection.now;
-    assert!(connection.there.sender.context_unused_ns(now).is_some());
-    assert!(connection.there.sender.drop_context(now));
-    assert!(!connection.there.sender.drop_context(now));
+    assert!(connection.there.sender.context_unused_ns(connection.now).is_some());
+    assert!(connection.there.sender.drop_context());
+    assert!(!connection.there.sender.drop_context());
     connection.send(b"");
     let receiver = &connection.there.receiver;
     assert!(!receiver.has_granted() && receiver.may_grant());
@@ -185,9 +187,10 @@ fn a_context_that_was_not_granted_is_refused() {
 fn nothing_is_granted_on_a_stream_that_gets_none() {
     let mut sender = Sender::new(&referring()).unwrap();
     assert!(!sender.grant_context(WINDOW_LOG, 0));
-    sender.get_context(Instant::ZERO, WINDOW_LOG, 0);
+    assert!(!sender.get_context(Instant::ZERO, WINDOW_LOG, 0));
+    sender.decline_context();
     assert_eq!(sender.context_unused_ns(Instant::ZERO), None);
-    assert!(!sender.drop_context(Instant::ZERO) && sender.is_idle());
+    assert!(!sender.drop_context() && sender.is_idle());
     let mut connection = Connection::new();
     connection.finish();
     assert!(!connection.back.sender.grant_context(WINDOW_LOG, 0), "it has ended");
@@ -215,13 +218,118 @@ fn the_next_stream_begins_without_it() {
     assert!(connection.there.got == data);
 }
 
+#[test]
+fn what_is_granted_may_be_declined_at_any_time() {
+    let data = text(60_000);
+    let mut connection = Connection::new();
+    let mut rest = &data[..];
+    while !rest.is_empty() {
+        rest = &rest[connection.there.sender.accept(rest)..];
+        connection.step(100);
+        if connection.there.receiver.may_grant() {
+            connection.there.receiver.grant(WINDOW_LOG, 0).unwrap();
+        }
+        // As often as it likes: it is said once until it is sent.
+        (0..9).for_each(|_| connection.there.sender.decline_context());
+        assert_eq!(connection.there.sender.context_unused_ns(connection.now), None);
+    }
+    let declined = connection.there.wire.iter().filter(|&&byte| byte == 0xf3).count();
+    connection.finish();
+    assert!(declined > 0 && connection.there.got == data);
+    // A second one is passed over.
+    let mut connection = Connection::new();
+    connection.grant(WINDOW_LOG, 0);
+    assert!(!connection.there.sender.get_context(connection.now, 15, 0));
+    connection.there.sender.decline_context();
+    connection.send(&data);
+    assert!(connection.there.receiver.has_granted());
+}
+
+/// One direction ends, while the other goes on.
+#[test]
+fn the_end_of_a_stream_ends_its_context() {
+    for ends_idle in [true, false] {
+        let data = text(200_000);
+        let mut connection = Connection::new();
+        connection.grant(WINDOW_LOG, 20);
+        let len = if ends_idle { connection.send(&data) } else { 0 };
+        if len == 0 {
+            connection.there.sender.accept(&data[..9000]);
+        }
+        connection.there.sender.finish();
+        while !connection.there.sender.is_finished() {
+            connection.step(500);
+        }
+        let receiver = &connection.there.receiver;
+        assert_eq!(receiver.end(), Ok(()));
+        assert_eq!((receiver.context_bytes(), receiver.has_granted()), (0, false));
+        assert_eq!(connection.there.sender.context_unused_ns(connection.now), None);
+    }
+}
+
+#[test]
+fn giving_up_is_said_though_a_notice_was_refused() {
+    let mut sender = Sender::new(&config()).unwrap();
+    let now = Instant::ZERO;
+    assert!(sender.grant_context(WINDOW_LOG, 0));
+    assert!(!sender.wire(now).is_empty());
+    sender.blocked(now);
+    sender.abort(AbortReason::Reset);
+    let wire = sender.wire(now).to_vec();
+    let mut receiver = Receiver::new(Limits::in_order());
+    let fed = receiver.feed(&wire, &mut Decompressors::new());
+    assert_eq!(fed, Err(StreamError::Aborted(AbortReason::Reset)));
+}
+
+/// The receiver minds how soon another model comes, also if the one before was in another context.
+#[test]
+fn another_context_has_no_other_model_too_soon() {
+    // Of which nothing that is known says that a model is worse.
+    let data = digits(40_000, 1);
+    let mut connection = Connection::new();
+    let config = Config { codecs: Config::default().codecs, ..config() };
+    connection.there = Line::new(&config);
+    for order in 0..20 {
+        connection.grant(15, 20 + order % 2);
+        connection.there.sender.expect_rate(connection.now, 1000.0);
+        report(&mut connection);
+        connection.now = connection.now + 300_000_000;
+        report(&mut connection);
+        connection.send(&data);
+        connection.there.sender.drop_context();
+        connection.send(b"");
+        assert!(!connection.there.receiver.has_granted());
+    }
+    let models = connection
+        .there
+        .sender
+        .stats()
+        .by_codec
+        .keys()
+        .filter(|codec| codec.id == dwell_codec::CodecId::Ppm);
+    assert!(models.count() > 0, "{:?}", connection.there.sender.stats());
+    connection.finish();
+}
+
+/// Nobody holds a history that nothing will refer to.
+#[test]
+fn a_context_that_has_not_begun_has_no_history_beside_it() {
+    let mut noise = vec![0; 300_000];
+    Rng::from_seed(1).fill(&mut noise);
+    let mut connection = Connection::new();
+    connection.send(&text(30_000));
+    connection.grant(WINDOW_LOG, 0);
+    connection.send(&noise);
+    assert_eq!(connection.there.receiver.history_bytes(), 0);
+}
+
 /// A link that idles now and then, of which TCP says that it is slow.
 fn report(connection: &mut Connection) {
     let report = LinkReport {
-        delivered_rate: 1e4,
+        delivered_rate: 1e3,
         round_trip_ns: 40_000_000,
-        queue_ns: 10_000_000,
-        pending_bytes: 10_000,
+        queue_ns: 100_000_000,
+        pending_bytes: 1 << 20,
         ..LinkReport::default()
     };
     connection.there.sender.reported(connection.now, &report);
@@ -233,11 +341,15 @@ proptest! {
     /// Whenever contexts are granted and dropped, and whatever is sent meanwhile, also if what waits can't be held while idle.
     #[test]
     fn contexts_that_come_and_go_change_no_byte(
-        seed: u64, steps in 20usize..400, idle_history: bool, gives_up: bool,
+        seed: u64, steps in 20usize..400, idle_history: bool, gives_up: bool, all_codecs: bool,
     ) {
         let mut rng = Rng::from_seed(seed);
         let mut connection = Connection::new();
-        let config = Config { idle_history, ..config() };
+        let mut config = Config { idle_history, ..config() };
+        if all_codecs {
+            // Models among them, once they are granted.
+            config.codecs = Config::default().codecs;
+        }
         connection.there = Line::new(&config);
         let mut noise = vec![0; 30_000];
         rng.fill(&mut noise);
@@ -262,7 +374,7 @@ proptest! {
                     connection.there.receiver.grant(window_log, model_log).unwrap();
                     prop_assert!(connection.back.sender.grant_context(window_log, model_log));
                 }
-                6 => drop(connection.there.sender.drop_context(connection.now)),
+                6 => drop(connection.there.sender.drop_context()),
                 _ => connection.hear(),
             }
             prop_assert!(connection.there.receiver.context_bytes() <= granted);
@@ -287,8 +399,7 @@ proptest! {
         connection.send(&data[0]);
         connection.grant(WINDOW_LOG, 20);
         connection.send(&data[1]);
-        let now = connection.now;
-        prop_assert!(connection.there.sender.drop_context(now));
+        prop_assert!(connection.there.sender.drop_context());
         connection.send(&data[2]);
         connection.finish();
         let (mut wire, data) = (connection.there.wire, data.concat());
