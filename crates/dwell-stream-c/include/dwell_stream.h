@@ -84,6 +84,8 @@ void dwell_config_free(dwell_config *config);
  *   buffer_len           what waits in a sender at most: two blocks or more [256KiB]
  *   history              true if blocks may refer to the 128 KiB before them, at both ends [true]
  *   idle_history         true if a sender holds these while nothing waits, too [true]
+ *   may_get_context      true if the stream may get a running context on the way, in place of its history; for a receiver that
+ *                        knows of that [false]. See dwell_receiver_grant
  *   window_log           the binary logarithm of the window of a running context, 15 to 23, to which blocks may refer in place
  *                        of a history; 0 for none [0]. It adds codecs, unless these were set. The receiver has to
  *                        accept it: limits.window_log
@@ -158,6 +160,14 @@ void dwell_sender_reported(dwell_sender *sender, uint64_t now_ns, const dwell_li
 void dwell_sender_presume_rate(dwell_sender *sender, uint64_t now_ns, double rate, uint64_t bytes);
 /* What is accepted has more behind it, until dwell_sender_finish: no block is a message that somebody waits for. */
 void dwell_sender_expect_bulk(dwell_sender *sender);
+/* Two streams in opposite directions, both with the setting may_get_context, can get running contexts when they turn out to be
+ * long. `back` is the other end of the other direction here: the sender beside a receiver, and the receiver beside a sender.
+ *
+ * Gets what the other end has granted, as `back` has received it, if it takes no more than `memory_max` bytes, or else without its
+ * model, or declines it. Returns true if the sender has got a context. Call it after dwell_receiver_feed of `back`. */
+bool dwell_sender_get_context(dwell_sender *sender, dwell_receiver *back, uint64_t now_ns, uint64_t memory_max);
+/* Drops the context if no block has gone on with it for `unused_ns`; then something is to be written. Returns true if it did. */
+bool dwell_sender_drop_context(dwell_sender *sender, uint64_t now_ns, uint64_t unused_ns);
 /* Returns the bytes that wait in the sender. */
 size_t dwell_sender_held(const dwell_sender *sender);
 /* Compresses one block if that is of use now: 1, or 0 if not. */
@@ -179,6 +189,12 @@ ptrdiff_t dwell_receiver_feed(dwell_receiver *receiver, const uint8_t *bytes, si
 const uint8_t *dwell_receiver_data(const dwell_receiver *receiver, size_t *len);
 /* Drops the first `len` of them: 0, or DWELL_MISUSE if there were fewer. */
 int dwell_receiver_consume(dwell_receiver *receiver, size_t len);
+/* Grants the sender at the other end a running context of a window (a binary logarithm, 15 to 23) and a model (20 to 26; 0 for none),
+ * by `back`, by which something is to be written then. It may hold three windows, half a megabyte, and the model until it is
+ * dropped. Returns false, and does nothing, if it has one, or the streams get none. */
+bool dwell_receiver_grant(dwell_receiver *receiver, dwell_sender *back, uint8_t window_log, uint8_t model_log);
+/* Returns true if it was granted one that was not dropped since. */
+bool dwell_receiver_has_granted(const dwell_receiver *receiver);
 /* Returns true if the end was announced and everything before it has come. */
 bool dwell_receiver_is_finished(const dwell_receiver *receiver);
 /* When the transport has ended: 0 if the stream is complete, or a result below zero. */

@@ -76,6 +76,7 @@ fn set_number(config: &mut Config, name: &str, value: &str) -> Option<Result<(),
         "mss" => size(value).map(|len| config.mss = len),
         "reorder_max" => other(value).map(|blocks| config.reorder_max = blocks),
         "idle_history" => truth(value).map(|is_held| config.idle_history = is_held),
+        "may_get_context" => truth(value).map(|may| config.may_get_context = may),
         "window_log" => other(value).map(|log| config.window_log = log),
         "model_log" => other(value).map(|log| config.model_log = log),
         _ => return None,
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
 
     /// Each setting with a value that is not its default, and what the field is then.
-    const SETTINGS: [(&str, &str, &str); 28] = [
+    const SETTINGS: [(&str, &str, &str); 29] = [
         ("objective", "bytes", "\"bytes\""),
         ("strategy", "tcpcomp", "\"tcpcomp\""),
         ("codecs", "lz4, zstd:3", "[\"lz4\",\"zstd:3\"]"),
@@ -202,6 +203,7 @@ mod tests {
         ("reorder_max", "3", "3"),
         ("history", "no", "false"),
         ("idle_history", "false", "false"),
+        ("may_get_context", "yes", "true"),
         ("window_log", "20", "20"),
         ("model_log", "22", "22"),
         ("tcpcomp.target_len", "1100", "1100"),

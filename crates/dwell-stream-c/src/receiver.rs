@@ -5,12 +5,13 @@ use std::ffi::c_char;
 use dwell_stream::{Decompressors, Limits, Receiver, StreamError};
 
 use crate::config::dwell_config;
+use crate::sender::dwell_sender;
 use crate::{ABORTED, DAMAGED, MISUSE, TRUNCATED, slice, text};
 
 /// A receiver with its own decoders.
 #[derive(Debug)]
 pub struct dwell_receiver {
-    receiver: Receiver,
+    pub(crate) receiver: Receiver,
     decompressors: Decompressors,
 }
 
@@ -51,6 +52,35 @@ pub unsafe extern "C" fn dwell_receiver_free(receiver: *mut dwell_receiver) {
         // SAFETY: by the function's own condition.
         drop(unsafe { Box::from_raw(receiver) });
     }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `receiver` must be null or a receiver, `back` null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_receiver_grant(
+    receiver: *mut dwell_receiver,
+    back: *mut dwell_sender,
+    window_log: u8,
+    model_log: u8,
+) -> bool {
+    // SAFETY: by the function's own condition.
+    let (this, back) = unsafe { (receiver.as_mut(), back.as_mut()) };
+    let (Some(this), Some(back)) = (this, back) else { return false };
+    this.receiver.may_grant()
+        && back.sender.grant_context(window_log, model_log)
+        && this.receiver.grant(window_log, model_log).is_ok()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `receiver` must be null or a receiver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_receiver_has_granted(receiver: *const dwell_receiver) -> bool {
+    // SAFETY: by the function's own condition.
+    unsafe { receiver.as_ref() }.is_some_and(|this| this.receiver.has_granted())
 }
 
 /// See the header.

@@ -6,12 +6,13 @@ use dwell_base::Instant;
 use dwell_stream::{AbortReason, Compressors, Config, LinkReport, Sender, Strategy};
 
 use crate::config::dwell_config;
+use crate::receiver::dwell_receiver;
 use crate::{MISUSE, slice, text};
 
 /// A sender with its own compressors.
 #[derive(Debug)]
 pub struct dwell_sender {
-    sender: Sender,
+    pub(crate) sender: Sender,
     compressors: Compressors,
 }
 
@@ -148,6 +149,48 @@ pub unsafe extern "C" fn dwell_sender_reported(
         };
         this.sender.reported(Instant::from_ns(now_ns), &report);
     }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender, `back` null or a receiver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_get_context(
+    sender: *mut dwell_sender,
+    back: *mut dwell_receiver,
+    now_ns: u64,
+    memory_max: u64,
+) -> bool {
+    // SAFETY: by the function's own condition.
+    let (this, back) = unsafe { (sender.as_mut(), back.as_mut()) };
+    let (Some(this), Some(back)) = (this, back) else { return false };
+    let Some((window_log, model_log)) = back.receiver.take_offer() else { return false };
+    let sender = &mut this.sender;
+    let fits = |model_log: &u8| sender.context_bytes_max(window_log, *model_log) <= memory_max;
+    let model_log = [model_log, 0].into_iter().find(fits);
+    let now = Instant::from_ns(now_ns);
+    let gets = model_log.is_some_and(|model_log| sender.get_context(now, window_log, model_log));
+    if !gets {
+        sender.decline_context();
+    }
+    gets
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_drop_context(
+    sender: *mut dwell_sender,
+    now_ns: u64,
+    unused_ns: u64,
+) -> bool {
+    // SAFETY: by the function's own condition.
+    let Some(this) = (unsafe { sender.as_mut() }) else { return false };
+    let unused = this.sender.context_unused_ns(Instant::from_ns(now_ns));
+    unused.is_some_and(|ns| ns >= unused_ns) && this.sender.drop_context()
 }
 
 /// See the header.

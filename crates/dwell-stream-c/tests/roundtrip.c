@@ -57,6 +57,57 @@ static int transfer(const char *strategy) {
     return 0;
 }
 
+/* Moves what a sender has to a receiver, which takes all. */
+static int moved(dwell_sender *sender, dwell_receiver *receiver) {
+    size_t len = 0;
+    do {
+        const uint8_t *bytes = dwell_sender_wire(sender, now_ns(), &len);
+        if (len > 0) {
+            CHECK(dwell_receiver_feed(receiver, bytes, len) == (ptrdiff_t)len);
+            dwell_sender_wrote(sender, now_ns(), len);
+            size_t got = 0;
+            dwell_receiver_data(receiver, &got);
+            CHECK(dwell_receiver_consume(receiver, got) == 0);
+        }
+    } while (len > 0 || dwell_sender_compress(sender, now_ns) == 1);
+    return 0;
+}
+
+/* Two directions, of which one gets a context, uses it or not, and drops it. */
+static int contexts(void) {
+    dwell_config *config = dwell_config_new();
+    CHECK(dwell_config_set(config, "may_get_context", "yes", NULL, 0) == 0);
+    dwell_sender *there = dwell_sender_with(config, NULL, 0), *back = dwell_sender_with(config, NULL, 0);
+    dwell_receiver *receiver = dwell_receiver_new(), *back_receiver = dwell_receiver_new();
+    CHECK(!dwell_receiver_grant(receiver, back, 20, 0)); /* Nothing is known of the stream yet. */
+    CHECK(dwell_sender_accept(there, (const uint8_t *)text, 10000) == 10000);
+    CHECK(moved(there, receiver) == 0);
+    for (int round = 0; round < 2; round++) {
+        uint64_t memory_max = round == 0 ? UINT64_MAX : 1;
+        CHECK(!dwell_receiver_grant(receiver, back, 99, 0));
+        CHECK(dwell_receiver_grant(receiver, back, 20, 22));
+        CHECK(!dwell_receiver_grant(receiver, back, 20, 22));
+        CHECK(moved(back, back_receiver) == 0);
+        CHECK(dwell_sender_get_context(there, back_receiver, now_ns(), memory_max) == (round == 0));
+        CHECK(!dwell_sender_get_context(there, back_receiver, now_ns(), memory_max));
+        CHECK(dwell_sender_accept(there, (const uint8_t *)text, 10000) == 10000);
+        CHECK(moved(there, receiver) == 0);
+        CHECK(dwell_receiver_has_granted(receiver) == (round == 0));
+        CHECK(!dwell_sender_drop_context(there, now_ns(), UINT64_MAX));
+        CHECK(dwell_sender_drop_context(there, now_ns(), 0) == (round == 0));
+        CHECK(moved(there, receiver) == 0);
+        CHECK(!dwell_receiver_has_granted(receiver));
+    }
+    CHECK(!dwell_sender_get_context(NULL, NULL, 0, 0) && !dwell_sender_drop_context(NULL, 0, 0));
+    CHECK(!dwell_receiver_grant(NULL, NULL, 20, 0) && !dwell_receiver_has_granted(NULL));
+    dwell_sender_free(there);
+    dwell_sender_free(back);
+    dwell_receiver_free(receiver);
+    dwell_receiver_free(back_receiver);
+    dwell_config_free(config);
+    return 0;
+}
+
 /* The bytes that a sender writes first over a link that is presumed to carry so much; more than there are if it
  * does not accept them. */
 static size_t first_bytes(double rate) {
@@ -120,6 +171,7 @@ int main(void) {
     CHECK(transfer("all") == 0);
     CHECK(transfer("tcpcomp") == 0);
     CHECK(windows() == 0);
+    CHECK(contexts() == 0);
     CHECK(wrong_limits() == 0);
     CHECK(first_bytes(0) > 60000 && first_bytes(0.0 / 0.0) > 60000);
     CHECK(first_bytes(1e6) > 0 && first_bytes(1e6) < 20000);

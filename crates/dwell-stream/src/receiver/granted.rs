@@ -16,7 +16,7 @@ impl Receiver {
         may_get && self.granted.is_none() && self.phase != Phase::Ended
     }
 
-    /// Accepts a running context with at most such a window and model, in binary logarithms as in [`Limits`], until it is
+    /// Accepts a running context with at most such a window and model, in binary logarithms as in [`Limits`](crate::Limits), until it is
     /// dropped. The sender is to be notified, by the stream of the other direction ([`Sender::grant_context`](crate::Sender::grant_context)).
     ///
     /// # Errors
