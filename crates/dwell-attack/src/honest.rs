@@ -27,6 +27,8 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// A broken stream is begun again after this long.
 const RETRY: Duration = Duration::from_millis(200);
 const PIECE_BYTES: usize = 32 << 10;
+/// The text that is sent, over and over.
+const TEXT_BYTES: usize = 16 << 20;
 const PING_EVERY: Duration = Duration::from_millis(10);
 const PING_BYTES: usize = 64;
 /// An answer that takes longer counts as none.
@@ -249,7 +251,8 @@ fn is_patience(error: &io::Error) -> bool {
 }
 
 fn pour(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
-    let text = corpus::text(PIECE_BYTES * 16, 3);
+    // More than any window: what comes again is no measure of a link.
+    let text = corpus::text(TEXT_BYTES, 3);
     let mut at = 0;
     while !shared.is_over() {
         let end = (at + PIECE_BYTES).min(text.len());
