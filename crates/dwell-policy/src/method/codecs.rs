@@ -25,6 +25,9 @@ const REFERRING_RATIO: f64 = 0.92;
 /// The same of going on with a running context.
 const CONTINUING_COST: f64 = 1.2;
 const CONTINUING_RATIO: f64 = 0.88;
+/// The weight of a measurement in what a context brings on these data, and what it brings at most and at least.
+const CONTINUING_GAIN: f64 = 0.1;
+const CONTINUING_RATIOS: (f64, f64) = (0.3, 1.05);
 
 /// The cost of each byte that a block may refer to, relative to that of its own bytes; and the length
 /// of a full history, relative to that of a full block.
@@ -125,6 +128,9 @@ pub struct Measured<C> {
 #[derive(Clone, Debug)]
 pub(super) struct CodecEstimates<C> {
     codecs: Vec<CodecEstimate<C>>,
+    /// What a running context leaves of blocks, relative to what the same codec leaves of each on its own: on dumps and logs much
+    /// less than on most data, and with all codecs alike.
+    continuing_ratio: f64,
 }
 
 /// The estimate for one codec.
@@ -168,7 +174,7 @@ impl<C: Copy> CodecEstimate<C> {
         let mut estimate = Self { choice, continues: prior.refers.continues(), ..alone };
         // There is no model that stands alone, from which it could differ.
         if !alone.takes_receiver {
-            estimate.follow(&alone);
+            estimate.follow(&alone, CONTINUING_RATIO);
         }
         estimate
     }
@@ -187,9 +193,9 @@ impl<C: Copy> CodecEstimate<C> {
     }
 
     /// Follows a measurement of the same codec with the opposite use of references.
-    fn follow(&mut self, sibling: &Self) {
+    fn follow(&mut self, sibling: &Self, continuing_ratio: f64) {
         let (cost, ratio) = match self.continues || sibling.continues {
-            true => (CONTINUING_COST, CONTINUING_RATIO),
+            true => (CONTINUING_COST, continuing_ratio),
             false => (REFERRING_COST, REFERRING_RATIO),
         };
         let (cost, ratio) = match self.choice.refers {
@@ -210,7 +216,7 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         codecs.extend(referring.map(CodecEstimate::prior_of_referring));
         codecs.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
         codecs.dedup_by_key(|estimate| estimate.choice);
-        Self { codecs }
+        Self { codecs, continuing_ratio: CONTINUING_RATIO }
     }
 
     /// Returns true if both are for the same list of codecs.
@@ -294,7 +300,7 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
                 continue;
             }
             if estimate.age.is_none() && estimate.choice.codec == result.choice.codec {
-                estimate.follow(&measured);
+                estimate.follow(&measured, self.continuing_ratio);
                 continue;
             }
             // What was assumed of it is as far off as that of the one that was measured.
@@ -315,6 +321,29 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
                 }
             }
             estimate.saving = estimate.saving.clamp(SAVING_MIN, SAVING_MAX);
+        }
+        if measured.continues {
+            self.learn_continuing(&measured);
+        }
+    }
+
+    /// Learns from a codec what the context brings, and by that what others would leave with it that were not tried.
+    fn learn_continuing(&mut self, measured: &CodecEstimate<C>) {
+        let alone = |codec: C, codecs: &[CodecEstimate<C>]| {
+            let is_it = |it: &&CodecEstimate<C>| it.choice == Choice::alone(codec);
+            codecs.iter().find(is_it).filter(|it| it.age.is_some()).copied()
+        };
+        let Some(sibling) = alone(measured.choice.codec, &self.codecs) else { return };
+        let (most, least) = CONTINUING_RATIOS;
+        let ratio = ((1.0 - measured.saving) / (1.0 - sibling.saving)).clamp(most, least);
+        self.continuing_ratio = smoothed(self.continuing_ratio, ratio, CONTINUING_GAIN);
+        for at in 0..self.codecs.len() {
+            let CodecEstimate { choice, continues, age, .. } = self.codecs[at];
+            if let (true, None, Some(sibling)) = (continues, age, alone(choice.codec, &self.codecs))
+            {
+                let saving = 1.0 - self.continuing_ratio * (1.0 - sibling.saving);
+                self.codecs[at].saving = saving.clamp(SAVING_MIN, SAVING_MAX);
+            }
         }
     }
 }
@@ -349,6 +378,33 @@ mod tests {
             prior("lz4", 2.3, 0.40, false),
             prior("zstd:1", 5.5, 0.56, false),
         ])
+    }
+
+    #[test]
+    fn what_a_context_brings_one_codec_it_brings_others() {
+        let prior = |codec, cost_ns, saving| Prior {
+            refers: Referring::Continues,
+            ..prior(codec, cost_ns, saving, false)
+        };
+        let mut estimates = CodecEstimates::new(&[
+            prior("zstd:1", 5.5, 0.56),
+            prior("zstd:3", 9.5, 0.59),
+            prior("zstd:9", 45.0, 0.63),
+        ]);
+        // A dump: each block by itself becomes half, and with those before it a quarter.
+        let running = Choice { codec: "zstd:1", refers: true };
+        for _ in 0..40 {
+            estimates.measured(&result("zstd:1", Some(500), 5_500), false);
+            estimates.measured(&result("zstd:3", Some(480), 9_500), false);
+            let result = Measured { choice: running, ..result("zstd:1", Some(250), 6_000) };
+            estimates.measured(&result, false);
+        }
+        let ratio = |codec| {
+            let choice = Choice { codec, refers: true };
+            estimates.codecs.iter().find(|it| it.choice == choice).unwrap().point().ratio
+        };
+        assert!((ratio("zstd:3") - 0.24).abs() < 0.01, "{}", ratio("zstd:3"));
+        assert!(ratio("zstd:9") < 0.3, "nothing is known of it: {}", ratio("zstd:9"));
     }
 
     #[test]
