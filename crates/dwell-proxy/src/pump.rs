@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use dwell_stream::{AbortReason, Decompressors, Receiver, Sender, StreamError};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
@@ -474,8 +475,9 @@ impl<'a> Pump<'a> {
         }
         if !self.carrier.rest.is_empty() {
             let rest = std::mem::take(&mut self.carrier.rest);
+            let receiver = &mut self.receiver;
             let taken = SCRATCH
-                .with_borrow_mut(|scratch| self.receiver.feed(&rest, &mut scratch.decompress))
+                .with_borrow_mut(|scratch| feed(receiver, &rest, &mut scratch.decompress))
                 .map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&rest[taken..]);
             self.contexts.heard(clock::now(), &mut self.up.sender, &mut self.receiver);
@@ -494,7 +496,8 @@ impl<'a> Pump<'a> {
             if bytes.is_empty() {
                 return Err(End::Cut(io::ErrorKind::UnexpectedEof.into()));
             }
-            let taken = self.receiver.feed(bytes, &mut scratch.decompress).map_err(damaged)?;
+            let taken =
+                feed(&mut self.receiver, bytes, &mut scratch.decompress).map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&bytes[taken..]);
             self.up.heard(self.carrier);
             self.contexts.heard(clock::now(), &mut self.up.sender, &mut self.receiver);
@@ -553,6 +556,20 @@ impl<'a> Pump<'a> {
     fn count(&mut self) {
         self.metrics.sent(self.up.stats(), &mut self.sent);
         self.metrics.received(self.receiver.stats(), &mut self.received);
+    }
+}
+
+/// Gives a receiver what has come. To decode by a model takes milliseconds: meanwhile another thread does what this one would have to do
+/// for other streams.
+fn feed(
+    receiver: &mut Receiver,
+    bytes: &[u8],
+    decompressors: &mut Decompressors,
+) -> Result<usize, StreamError> {
+    let may_leave = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    match receiver.has_model() && may_leave {
+        true => tokio::task::block_in_place(|| receiver.feed(bytes, decompressors)),
+        false => receiver.feed(bytes, decompressors),
     }
 }
 

@@ -322,6 +322,11 @@ impl ReceiverContext {
         Ok(())
     }
 
+    /// Returns true if it is a model.
+    pub(crate) fn has_model(&self) -> bool {
+        self.decoder.as_ref().is_some_and(|decoder| decoder.has_model())
+    }
+
     /// Returns true if it holds anything.
     pub(crate) const fn is_there(&self) -> bool {
         self.decoder.is_some()

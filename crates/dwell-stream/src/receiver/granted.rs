@@ -48,6 +48,12 @@ impl Receiver {
         }
     }
 
+    /// Returns true if what comes is decoded by a model: that takes tens of nanoseconds for each byte, some milliseconds for a block, and
+    /// who has other things to do may leave it to another thread.
+    pub fn has_model(&self) -> bool {
+        self.context.has_model()
+    }
+
     /// Returns the bytes of memory that the running context holds.
     pub fn context_bytes(&self) -> usize {
         self.context.memory_bytes()
