@@ -566,8 +566,8 @@ fn feed(
     bytes: &[u8],
     decompressors: &mut Decompressors,
 ) -> Result<usize, StreamError> {
-    let may_leave = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-    match receiver.has_model() && may_leave {
+    let may_leave = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+    match receiver.has_model() && may_leave() {
         true => tokio::task::block_in_place(|| receiver.feed(bytes, decompressors)),
         false => receiver.feed(bytes, decompressors),
     }
