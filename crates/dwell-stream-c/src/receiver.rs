@@ -66,7 +66,9 @@ pub unsafe extern "C" fn dwell_receiver_grant(
     model_log: u8,
 ) -> bool {
     // SAFETY: by the function's own condition.
-    let (this, back) = unsafe { (receiver.as_mut(), back.as_mut()) };
+    let this = unsafe { receiver.as_mut() };
+    // SAFETY: by the function's own condition.
+    let back = unsafe { back.as_mut() };
     let (Some(this), Some(back)) = (this, back) else { return false };
     this.receiver.may_grant()
         && back.sender.grant_context(window_log, model_log)

@@ -163,7 +163,9 @@ pub unsafe extern "C" fn dwell_sender_get_context(
     memory_max: u64,
 ) -> bool {
     // SAFETY: by the function's own condition.
-    let (this, back) = unsafe { (sender.as_mut(), back.as_mut()) };
+    let this = unsafe { sender.as_mut() };
+    // SAFETY: by the function's own condition.
+    let back = unsafe { back.as_mut() };
     let (Some(this), Some(back)) = (this, back) else { return false };
     let Some((window_log, model_log)) = back.receiver.take_offer() else { return false };
     let sender = &mut this.sender;
