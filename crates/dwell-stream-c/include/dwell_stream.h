@@ -164,7 +164,8 @@ void dwell_sender_expect_bulk(dwell_sender *sender);
  * long. `back` is the other end of the other direction here: the sender beside a receiver, and the receiver beside a sender.
  *
  * Gets what the other end has granted, as `back` has received it, if it takes no more than `memory_max` bytes, or else without its
- * model, or declines it. Returns true if the sender has got a context. Call it after dwell_receiver_feed of `back`. */
+ * model, or declines it. Returns true if the sender has got a context. Call it after dwell_receiver_feed of `back`; meanwhile no other thread
+ * may use either. */
 bool dwell_sender_get_context(dwell_sender *sender, dwell_receiver *back, uint64_t now_ns, uint64_t memory_max);
 /* Drops the context if no block has gone on with it for `unused_ns`; then something is to be written. Returns true if it did. */
 bool dwell_sender_drop_context(dwell_sender *sender, uint64_t now_ns, uint64_t unused_ns);
@@ -190,7 +191,7 @@ const uint8_t *dwell_receiver_data(const dwell_receiver *receiver, size_t *len);
 /* Drops the first `len` of them: 0, or DWELL_MISUSE if there were fewer. */
 int dwell_receiver_consume(dwell_receiver *receiver, size_t len);
 /* Grants the sender at the other end a running context of a window (a binary logarithm, 15 to 23) and a model (20 to 26; 0 for none),
- * by `back`, by which something is to be written then. It may hold three windows, half a megabyte, and the model until it is
+ * by `back`, by which something is to be written then. Meanwhile no other thread may use either. It may hold three windows, half a megabyte, and the model until it is
  * dropped. Returns false, and does nothing, if it has one, or the streams get none. */
 bool dwell_receiver_grant(dwell_receiver *receiver, dwell_sender *back, uint8_t window_log, uint8_t model_log);
 /* Returns true if it was granted one that was not dropped since. */

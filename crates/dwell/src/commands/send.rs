@@ -233,7 +233,10 @@ impl SendCommand {
 
     /// Says which one is missing, if there is only a receiver or a file.
     fn missing(&self) -> &'static str {
-        let has_key = self.to.key.is_some() || self.key.is_some() || self.protection.is_chosen();
+        let has_key = self.to.key.is_some()
+            || self.key.is_some()
+            || self.protection.is_chosen()
+            || std::env::var_os(KEY_VARIABLE).is_some();
         match has_key && !self.to.is_file {
             true => {
                 "what is to be sent is missing: name files or directories before the receiver, or - for standard input"
