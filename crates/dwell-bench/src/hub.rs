@@ -28,6 +28,7 @@ use streams::Streams;
 const AFTER_HELP: &str = "\
 Examples:
   ./x bench hub                                            one peer on one core, two on two
+  ./x bench hub --case 1/0/1,1/0/2 --hosts 2               one peer with two contexts
   ./x bench hub --case 0/20,8/20 --rate 10mbit             20 quiet peers, alone and beside 8 loud ones
   ./x bench hub --case 0/190,10/190 --codec zstd:3 --rate 2mbit --every 500ms --seconds 10
   ./x bench hub --case 60/140 --codec zstd:3 --rate 1mbit --every 500ms --hub-with 'history_memory = \"64MiB\"'
@@ -69,6 +70,9 @@ pub(super) struct Hub {
     /// More keys for the hub's `[node]`: `history_memory = "64MiB"`
     #[arg(long, value_name = "KEYS", default_value = "")]
     hub_with: String,
+    /// Hosts behind each loud peer, with a stream to each: as many pairs of hosts, and contexts
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
+    hosts: u8,
     /// Time between two pings of a quiet peer
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_duration_ns)]
     every: u64,
@@ -86,6 +90,11 @@ pub(super) struct Setting {
     loud: usize,
     quiet: usize,
     cores: Option<usize>,
+}
+
+/// With one host behind each.
+const fn one() -> u8 {
+    1
 }
 
 impl Setting {
@@ -136,6 +145,8 @@ pub(super) struct Conditions {
     with: String,
     #[serde(default)]
     hub_with: String,
+    #[serde(default = "one")]
+    hosts: u8,
     every_ns: u64,
     seconds: f64,
 }
@@ -191,6 +202,7 @@ impl Hub {
             rate: self.rate.clone(),
             with: self.with.clone(),
             hub_with: self.hub_with.clone(),
+            hosts: self.hosts,
             every_ns: self.every,
             seconds: self.watch.seconds,
         };
@@ -206,9 +218,9 @@ impl Hub {
         let length = (self.rounds.runs, WARM_UP + window + AROUND);
         series.here(&self.case, length, is_interrupted, |&setting| {
             let of_node = self.hub_with.replace(';', "\n");
-            let mut star = hosts.start(setting, &self.defaults(), (&of_node, ""))?;
+            let mut star = hosts.start((setting, self.hosts), &self.defaults(), (&of_node, ""))?;
             let times = (window, Duration::from_nanos(self.every));
-            carry(&mut star, setting, times, &is_interrupted)
+            carry(&mut star, (setting, self.hosts), times, &is_interrupted)
         })
     }
 
@@ -221,13 +233,14 @@ impl Hub {
 
 fn carry(
     star: &mut Star<'_>,
-    setting: Setting,
+    (setting, behind): (Setting, u8),
     (window, every): (Duration, Duration),
     is_interrupted: &impl Fn() -> bool,
 ) -> anyhow::Result<Carried> {
     let hosts = star.hosts;
-    let spokes = hosts.spokes.iter().enumerate().map(|(n, host)| (n, host, in_tunnel(n)));
-    let loud: Vec<_> = spokes.take(setting.loud).collect();
+    let spokes = hosts.spokes.iter().enumerate().take(setting.loud);
+    let each = |(n, host)| (0..behind).map(move |at| (n, host, in_tunnel(n, at)));
+    let loud: Vec<_> = spokes.flat_map(each).collect();
     let streams = Streams::start(&hosts.hub, &loud)?;
     sleep(WARM_UP, is_interrupted)?;
     let pingers: Result<Vec<_>, _> = hosts.spokes[setting.loud..setting.spokes()]
@@ -354,6 +367,7 @@ mod tests {
             rate: text.clone(),
             with: text.clone(),
             hub_with: text,
+            hosts: 1,
             every_ns: 0,
             seconds: 1.0,
         };

@@ -92,7 +92,7 @@ impl Output {
         match action {
             None => Self::Nothing,
             Some(Action::Compress(job)) => {
-                Self::Compress { job: job.id, batch: port.batch().to_vec() }
+                Self::Compress { job: job.id, batch: port.batch(job.id).to_vec() }
             }
             Some(Action::Send) => Self::Send(Box::new(port.frame().clone())),
             Some(Action::Drop(id, reason)) => Self::Drop(id, reason),

@@ -9,7 +9,8 @@ use crate::packet::PacketId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Compress the packets of [`Port::batch`](crate::Port::batch) together, as one unit, and report
-    /// by [`Event::Compressed`](crate::Event::Compressed). A port has at most one job under way.
+    /// by [`Event::Compressed`](crate::Event::Compressed). A port has as many
+    /// jobs under way as [`PortConfig::jobs_max`](crate::PortConfig::jobs_max) says at most, one of a group.
     Compress(Job),
     /// Put the units in [`Port::frame`](crate::Port::frame) on the link as one datagram, and
     /// report [`Event::LinkReady`](crate::Event::LinkReady) when the link can take the next.

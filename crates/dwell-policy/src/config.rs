@@ -148,6 +148,19 @@ pub struct PortConfig {
     pub exceptions: Vec<ClassKey>,
     /// What it is to save.
     pub objective: Objective,
+    /// The most batches that are compressed at the same time, of as many groups: one of a group at a time. Only a scheme with
+    /// a queue for each flow makes use of more than one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub jobs_max: u8,
+}
+
+const fn one() -> u8 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+const fn is_one(number: &u8) -> bool {
+    *number == 1
 }
 
 impl Default for PortConfig {
@@ -161,6 +174,7 @@ impl Default for PortConfig {
             compress_bytes_min: 0,
             exceptions: Vec::new(),
             objective: Objective::Time,
+            jobs_max: 1,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::packet::Packet;
 pub enum Event<'a> {
     /// A packet arrived. If it finds no room, the next [`Action::Drop`](crate::Action::Drop) says so.
     Arrive(Packet),
-    /// A job came out of the compressor. A report about anything else than the job under way is the
+    /// A job came out of the compressor. A report about anything else than a job under way is the
     /// driver's mistake and is ignored.
     Compressed {
         /// The job.

@@ -17,7 +17,7 @@ pub(crate) mod shorthand;
 use dwell_base::Instant;
 
 use crate::account::{Accounts, DropReason};
-use crate::action::{Action, Frame};
+use crate::action::{Action, Frame, JobId};
 use crate::config::{ConfigError, PortConfig, StoreKind};
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
 use crate::event::{Event, LostBatch};
@@ -126,11 +126,14 @@ impl Port {
                 let common = &mut self.common;
                 let known = common.end_job(job);
                 debug_assert!(known, "{job:?} is not under way");
-                if known {
-                    if let Store::Flows(flows) = &mut self.store {
-                        flows.done(now);
-                    }
-                    on_store!(&mut self.store, store => store.compressed(common, outcome, took_ns));
+                if !known {
+                    return;
+                }
+                match &mut self.store {
+                    Store::Serial(store) => store.compressed(common, outcome, took_ns),
+                    Store::Blocks(store) => store.compressed(common, outcome, took_ns),
+                    Store::Chunks(store) => store.compressed(common, outcome, took_ns),
+                    Store::Flows(store) => store.compressed(common, (now, job), outcome, took_ns),
                 }
             }
             Event::Lost(batch) => self.put_back(now, &batch),
@@ -218,10 +221,15 @@ impl Port {
         &self.common.frame
     }
 
-    /// The packets of the job under way, in their order; none if there is no job.
+    /// The packets of a job under way, in their order; none if it is not.
     #[inline]
-    pub fn batch(&self) -> &[PacketId] {
-        &self.common.batch
+    pub fn batch(&self, job: JobId) -> &[PacketId] {
+        self.common.batch_of(job).unwrap_or_default()
+    }
+
+    /// The packets of each job under way.
+    pub fn batches(&self) -> impl Iterator<Item = &[PacketId]> {
+        self.common.batches()
     }
 
     /// Drops everything that waits, and hands each packet to `free`, with those whose drops were not
@@ -252,7 +260,7 @@ impl Port {
 
     /// True if a job is under way.
     pub fn is_compressing(&self) -> bool {
-        self.common.job.is_some()
+        self.common.batches().next().is_some()
     }
 
     /// Returns the number of packets that wait for the CPU, and of units (packets, or blocks that

@@ -388,6 +388,7 @@ impl Node {
         let mut peer =
             Peer::new(self.generations, config.clone(), &self.classes, endpoint, random)?;
         peer.set_transit(self.transit);
+        peer.set_jobs_max(self.processors.threads as usize);
         Ok(peer)
     }
 
@@ -395,7 +396,7 @@ impl Node {
         let peer = &mut self.peers[index];
         outbound::clear((peer, index), &mut self.store, &mut self.flow_watch, Instant::ZERO);
         // A result may still come; it knows only the first packet of its block.
-        for &id in peer.port.batch().iter().skip(1) {
+        for &id in peer.port.batches().flat_map(|batch| batch.iter().skip(1)) {
             self.store.remove(id);
         }
         peer.handshake.forget();

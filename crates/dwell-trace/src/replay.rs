@@ -162,6 +162,7 @@ impl Settings {
                 Queue::Flows(_) => self.objective,
                 _ => Objective::Time,
             },
+            jobs_max: 1,
         }
     }
 

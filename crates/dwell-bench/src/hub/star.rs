@@ -6,7 +6,8 @@
 //!   ⋮                       ║
 //! ```
 //!
-//! In the tunnel they are 10.77.1.1, 10.77.1.2, …, and 10.77.0.1.
+//! In the tunnel they are 10.77.1.1, 10.77.1.2, …, and 10.77.0.1. More hosts behind a spoke are more addresses of it:
+//! 10.77.2.1, 10.77.3.1.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -49,9 +50,9 @@ pub(crate) struct Star<'a> {
     spokes: Vec<Relay>,
 }
 
-/// Returns a spoke's address in the tunnel.
-pub(crate) fn in_tunnel(n: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 77, 1, n as u8 + 1)
+/// Returns a spoke's address in the tunnel, or that of a host behind it.
+pub(crate) fn in_tunnel(n: usize, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 1 + host, n as u8 + 1)
 }
 
 fn name(n: usize) -> String {
@@ -81,16 +82,16 @@ impl Hosts {
         Ok(Self { hub, spokes: hosts, directory })
     }
 
-    /// Starts the relays of a run, with these lines under `[defaults]`, and in the hub's configuration these under `[node]` and more
+    /// Starts the relays of a run, with so many hosts behind each spoke, these lines under `[defaults]`, and in the hub's configuration these under `[node]` and more
     /// tables.
     pub(crate) fn start(
         &self,
-        setting: Setting,
+        (setting, behind): (Setting, u8),
         defaults: &str,
         of_hub: (&str, &str),
     ) -> anyhow::Result<Star<'_>> {
         let spokes = setting.spokes();
-        self.configure(setting, defaults, of_hub)?;
+        self.configure((setting, behind), defaults, of_hub)?;
         let hub = self.start_one("hub", self.hub.clone())?;
         let mut star = Star { hosts: self, hub, spokes: Vec::new() };
         if let Some(cores) = setting.cores {
@@ -110,7 +111,7 @@ impl Hosts {
 
     fn configure(
         &self,
-        setting: Setting,
+        (setting, behind): (Setting, u8),
         defaults: &str,
         (of_node, of_hub): (&str, &str),
     ) -> anyhow::Result<()> {
@@ -123,16 +124,18 @@ impl Hosts {
              {of_hub}[defaults]\n{defaults}\n"
         );
         for n in 0..setting.spokes() {
-            let (name, at) = (name(n), in_tunnel(n));
+            let name = name(n);
+            let each = (0..behind).map(|host| format!("\"{}/32\"", in_tunnel(n, host)));
+            let addresses = each.collect::<Vec<_>>().join(", ");
             let peer = format!("psk_file = \"{name}.psk\"\n");
             write!(
                 hub,
-                "[[peer]]\nname = \"{name}\"\nendpoint = \"10.0.1.{}:7733\"\nprefixes = [\"{at}/32\"]\n\
+                "[[peer]]\nname = \"{name}\"\nendpoint = \"10.0.1.{}:7733\"\nprefixes = [{addresses}]\n\
                  {peer}",
                 n + 1
             )?;
             let spoke = format!(
-                "[node]\nname = \"{name}\"\naddresses = [\"{at}/32\"]\n\
+                "[node]\nname = \"{name}\"\naddresses = [{addresses}]\n\
                  status = \"{directory}/{name}.sock\"\n[savings]\nfile = \"none\"\n\
                  [defaults]\n{defaults}\n[[peer]]\nname = \"hub\"\nendpoint = \"{HUB}:7733\"\n\
                  prefixes = [\"{HUB_IN_TUNNEL}/32\"]\n{peer}"

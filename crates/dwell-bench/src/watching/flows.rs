@@ -28,7 +28,7 @@ pub(super) struct Flows {
 impl Flows {
     /// Starts so many flows, in turns to all spokes, each of which sends a datagram every so often.
     pub(super) fn start(hosts: &Hosts, flows: u32, every: Duration) -> anyhow::Result<Self> {
-        let addresses: Vec<_> = (0..hosts.spokes.len()).map(in_tunnel).collect();
+        let addresses: Vec<_> = (0..hosts.spokes.len()).map(|n| in_tunnel(n, 0)).collect();
         let mut sinks = Vec::new();
         for (host, &address) in hosts.spokes.iter().zip(&addresses) {
             sinks.push(host.run(|| UdpSocket::bind((address, PORT)))?.context("can't receive")?);

@@ -166,7 +166,7 @@ impl Watching {
         let is_interrupted = || interrupted.load(std::sync::atomic::Ordering::Relaxed);
         let hosts = Hosts::build(lab, self.peers.into())?;
         let setting = Setting::quiet(self.peers.into());
-        let mut star = hosts.start(setting, "rate = \"100mbit\"\n", ("", WEB_KEYS))?;
+        let mut star = hosts.start((setting, 1), "rate = \"100mbit\"\n", ("", WEB_KEYS))?;
         let flows = Flows::start(&hosts, self.flows, Duration::from_nanos(self.every))?;
         let window = Duration::from_secs_f64(self.watch.seconds);
         let length = (self.rounds.runs, FORGOTTEN + window + SETTLED + window);

@@ -27,17 +27,29 @@ pub(super) struct Common {
     pub(super) dropped: VecDeque<(PacketId, DropReason)>,
     /// What was marked, and not reported yet.
     pub(super) marked: VecDeque<PacketId>,
-    /// The job under way, and its packets.
-    pub(super) job: Option<JobId>,
+    /// The packets of the job that is about to begin.
     pub(super) batch: Vec<PacketId>,
-    jobs: u64,
+    /// Those under way.
+    jobs: Vec<Running>,
+    spare_batches: Vec<Vec<PacketId>>,
+    jobs_begun: u64,
     explorer: Explorer,
     pub(super) cpu_share: CpuShare,
-    /// True if the job under way is exploring.
+    /// True if the job that is about to begin is exploring, ...
     explores: bool,
+    /// ... and if the one that has just ended was.
+    ended_explores: bool,
     /// Those of the configuration, sorted.
     exceptions: Vec<ClassKey>,
     back_off: BackOffConfig,
+}
+
+/// A job under way.
+#[derive(Clone, Debug)]
+struct Running {
+    id: JobId,
+    batch: Vec<PacketId>,
+    explores: bool,
 }
 
 /// The waiting packets, as limits count them.
@@ -74,12 +86,14 @@ impl Common {
             link: LinkState::default(),
             dropped: VecDeque::new(),
             marked: VecDeque::new(),
-            job: None,
             batch: Vec::new(),
-            jobs: 0,
+            jobs: Vec::new(),
+            spare_batches: Vec::new(),
+            jobs_begun: 0,
             explorer: Explorer::new(0),
             cpu_share: CpuShare::new(),
             explores: false,
+            ended_explores: false,
             exceptions: Vec::new(),
             back_off: BackOffConfig::default(),
         }
@@ -127,22 +141,40 @@ impl Common {
     ) -> Action {
         let packets = self.batch.len() as u32;
         self.accounts.compress.tried += u64::from(packets);
-        let id = JobId(self.jobs);
-        self.jobs += 1;
-        self.job = Some(id);
+        let id = JobId(self.jobs_begun);
+        self.jobs_begun += 1;
+        let spare = self.spare_batches.pop().unwrap_or_default();
+        let batch = std::mem::replace(&mut self.batch, spare);
+        self.jobs.push(Running { id, batch, explores: std::mem::take(&mut self.explores) });
         let cost_ns = self.estimate(key.0, key.1, bytes).cost_ns;
         Action::Compress(Job { id, packets, bytes, cost_ns, context, is_urgent: false })
     }
 
-    /// The job came out of the compressor; false if it is not the one under way.
+    /// The job came out of the compressor; false if it is not under way.
     #[inline]
     pub(super) fn end_job(&mut self, job: JobId) -> bool {
-        let known = self.job == Some(job);
-        if known {
-            self.job = None;
-            self.batch.clear();
-        }
-        known
+        let Some(at) = self.jobs.iter().position(|it| it.id == job) else { return false };
+        let Running { mut batch, explores, .. } = self.jobs.swap_remove(at);
+        batch.clear();
+        self.spare_batches.push(batch);
+        self.ended_explores = explores;
+        true
+    }
+
+    /// The jobs under way.
+    #[cfg(test)]
+    pub(super) fn job_ids(&self) -> impl Iterator<Item = JobId> {
+        self.jobs.iter().map(|it| it.id)
+    }
+
+    /// The packets of a job under way.
+    pub(super) fn batch_of(&self, job: JobId) -> Option<&[PacketId]> {
+        self.jobs.iter().find(|it| it.id == job).map(|it| &it.batch[..])
+    }
+
+    /// The packets of each job under way.
+    pub(super) fn batches(&self) -> impl Iterator<Item = &[PacketId]> {
+        self.jobs.iter().map(|it| &it.batch[..])
     }
 
     /// Returns the reason if a packet of `bytes` finds no room beside the waiting ones.
@@ -255,7 +287,7 @@ impl Common {
         took_ns: u64,
     ) -> Option<u32> {
         let gains = |to| self.config.frame.gains(to, (packets, bytes));
-        if std::mem::take(&mut self.explores) {
+        if std::mem::take(&mut self.ended_explores) {
             self.explorer.spend(took_ns);
         }
         self.cpu_share.spend(took_ns);

@@ -19,6 +19,10 @@
 //! them may wait no longer. Then all go, and what takes longer to compress than to send is compressed
 //! too, as long as it may wait for that.
 //!
+//! Several batches are compressed at the same time if the port may have several jobs: one of a group at a time. What is
+//! chosen meanwhile is of other groups, and of flows that have nothing in those batches, so that whatever comes out of
+//! the compressor first may go first.
+//!
 //! Order is kept within each flow. Batches of a group leave in the order in which they were compressed.
 
 mod batch;
@@ -38,7 +42,7 @@ use dwell_base::time::MILLI_NS;
 
 use super::common::Common;
 use crate::account::{Bypass, Count, DropReason};
-use crate::action::{Action, FramePacket};
+use crate::action::{Action, FramePacket, JobId};
 use crate::event::{LostBatch, Outcome};
 use crate::packet::{ClassKey, Packet, PacketId};
 use crate::scheme::{Gather, Queue, Select};
@@ -72,6 +76,10 @@ pub(super) struct Flows {
     grant: Grant,
     room: Room,
     chosen: VecDeque<Unit>,
+    /// Of those, how many are being compressed.
+    busy: usize,
+    /// The most that may be.
+    jobs_max: usize,
     /// Bytes of what was chosen and is not being compressed, headers of units included.
     ready_bytes: u64,
     /// Packets in `chosen`, and those of them that were put back.
@@ -86,9 +94,7 @@ pub(super) struct Flows {
     batches: Shrunk,
     /// When the next batch is to be begun, if not yet.
     begin_at: Option<Instant>,
-    /// When the batch that is being compressed should be done, if it is as late as batches are at worst.
-    done_at: Instant,
-    /// When others pass it that need not wait for it, unless it is done before.
+    /// When others pass the batches that are being compressed, if they need not wait for them and none is done before.
     passes_at: Instant,
     /// What the latest batch was expected to take.
     job_cost_ns: u64,
@@ -108,6 +114,8 @@ impl Flows {
             grant: Grant::default(),
             room: Room::default(),
             chosen: VecDeque::new(),
+            busy: 0,
+            jobs_max: 1,
             ready_bytes: 0,
             chosen_packets: 0,
             returned: 0,
@@ -116,7 +124,6 @@ impl Flows {
             sent: Shrunk::default(),
             batches: Shrunk::default(),
             begin_at: None,
-            done_at: Instant::ZERO,
             passes_at: Instant::ZERO,
             job_cost_ns: 0,
             late_ns: 0,
@@ -142,13 +149,16 @@ impl Flows {
             };
         }
         self.held.configure(common.config.objective);
+        // What is gathered for a frame waits for its batch; and to save bytes is not urgent.
+        let jobs_max = if self.held.gathers() { 1 } else { common.config.jobs_max };
+        self.jobs_max = usize::from(jobs_max.max(1));
         self.room = match scheme.select {
             Select::Slack { bytes_max, packets_max, batch_ns, .. } => {
                 Room { bytes: bytes_max, packets: packets_max as usize, link_ns: batch_ns }
             }
             _ => Room::default(),
         };
-        let ready = self.chosen.iter().filter(|unit| !unit.is_compressing);
+        let ready = self.chosen.iter().filter(|unit| !unit.is_compressing());
         self.ready_bytes = ready.map(|unit| unit_bytes(common, unit)).sum();
     }
 
@@ -232,7 +242,7 @@ impl Flows {
             first: entry(first),
             followers: followers.iter().map(entry).collect(),
             bytes: unit.bytes,
-            is_compressing: false,
+            job: None,
             is_compressed: true,
             bypass: None,
             returned: true,
@@ -244,22 +254,27 @@ impl Flows {
         true
     }
 
-    /// A batch is about to come out of the compressor.
-    pub(super) fn done(&mut self, now: Instant) {
-        let late_ns = now.since_ns(self.done_at.before_ns(self.late_ns));
-        self.late_ns = late_ns.max(self.late_ns - self.late_ns / 4).min(LATE_NS_MAX);
-    }
-
-    /// The batch came out of the compressor.
-    pub(super) fn compressed(&mut self, common: &mut Common, outcome: Outcome, took_ns: u64) {
-        let Some(at) = self.compressing() else { return };
+    /// A batch came out of the compressor.
+    pub(super) fn compressed(
+        &mut self,
+        common: &mut Common,
+        (now, job): (Instant, JobId),
+        outcome: Outcome,
+        took_ns: u64,
+    ) {
+        let is_it = |unit: &Unit| unit.job.is_some_and(|it| it.id == job);
+        let Some(at) = self.chosen.iter().position(is_it) else { return };
         let unit = &mut self.chosen[at];
+        if let Some(job) = unit.job.take() {
+            let late_ns = now.since_ns(job.done_at.before_ns(self.late_ns));
+            self.late_ns = late_ns.max(self.late_ns - self.late_ns / 4).min(LATE_NS_MAX);
+            self.busy -= 1;
+        }
         let (packets, bytes) = (1 + unit.followers.len() as u32, unit.original_bytes());
         let to_bytes = common.book_compress(outcome, (packets, bytes), took_ns);
         if outcome != Outcome::Failed {
             learn(common, unit, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
         }
-        unit.is_compressing = false;
         if let Some(to_bytes) = to_bytes {
             (unit.bytes, unit.is_compressed) = (to_bytes, true);
             self.ready_bytes += unit_bytes(common, &self.chosen[at]);
@@ -277,9 +292,30 @@ impl Flows {
         self.chosen[at].followers = followers;
     }
 
-    /// The batch that is being compressed.
-    fn compressing(&self) -> Option<usize> {
-        self.chosen.iter().position(|unit| unit.is_compressing)
+    /// What is being compressed.
+    fn compressing(&self) -> impl Iterator<Item = &Unit> {
+        // Nothing else need be looked for among what was chosen.
+        self.chosen.iter().filter(|unit| unit.is_compressing()).take(self.busy)
+    }
+
+    /// True if one more batch may be compressed at the same time.
+    fn has_slot(&self) -> bool {
+        self.busy < self.jobs_max
+    }
+
+    /// True if a packet need not wait for anything that is being compressed.
+    fn is_free(&self, entry: &Entry) -> bool {
+        self.busy == 0 || !self.compressing().any(|unit| unit.is_before(entry))
+    }
+
+    /// The flow whose turn it is, of those that need not wait for what is being compressed; with `skips_new`, of those
+    /// that have waited before.
+    fn turn(&mut self, skips_new: bool) -> Option<u32> {
+        let at = self.lanes.next(skips_new)?;
+        if self.busy == 0 || self.lanes.peek(at).is_some_and(|first| self.is_free(first)) {
+            return Some(at);
+        }
+        self.lanes.find(skips_new, |entry| self.is_free(entry))
     }
 
     pub(super) fn poll(&mut self, common: &mut Common, now: Instant) -> Option<Action> {
@@ -342,9 +378,9 @@ impl Flows {
     /// When a batch is to be begun, or what is held back for a free link goes at the latest; none if
     /// there is neither.
     pub(super) fn next_deadline(&self, link_idle: bool) -> Option<Instant> {
-        if link_idle && self.compressing().is_some() && self.can_send() {
-            // Others wait for a batch no longer than that is worth it.
-            return Some(self.passes_at);
+        if link_idle && self.busy > 0 && self.can_send() {
+            // Others wait for a batch no longer than that is worth it; or for their own to begin, if it may.
+            return if self.has_slot() { self.begin_at } else { Some(self.passes_at) };
         }
         if !link_idle || self.begin_at.is_some() || !self.held.gathers() {
             // What waits for the link goes when that is ready, and the batch is asked for again then;
@@ -352,7 +388,7 @@ impl Flows {
             let waits = link_idle && self.held.gathers();
             return self.begin_at.filter(|_| waits || self.sendable().is_none());
         }
-        if self.compressing().is_some() {
+        if self.busy > 0 {
             return None;
         }
         (self.lanes.packets() > 0).then(|| self.held.due_at())
@@ -361,9 +397,9 @@ impl Flows {
     /// True if there is something that the link may take next.
     pub(super) fn can_send(&self) -> bool {
         self.sendable().is_some()
-            || match self.compressing() {
-                Some(busy) => self.beside(busy).is_some(),
-                None => self.lanes.packets() > 0,
+            || match self.busy {
+                0 => self.lanes.packets() > 0,
+                _ => self.beside().is_some(),
             }
     }
 
@@ -375,10 +411,10 @@ impl Flows {
         };
         self.lanes.drain(|entry| drop(&entry));
         self.chosen.retain(|unit| {
-            if !unit.is_compressing {
+            if !unit.is_compressing() {
                 unit.packets().for_each(&mut drop);
             }
-            unit.is_compressing
+            unit.is_compressing()
         });
         // A job that was not given out yet is given out all the same; a frame is not.
         self.next = self.next.filter(|action| matches!(action, Action::Compress(_)));
@@ -391,8 +427,7 @@ impl Flows {
 
     /// Packets that wait in the queues of flows, and what was chosen and waits for the link.
     pub(super) fn waiting(&self) -> (usize, usize) {
-        let busy = usize::from(self.compressing().is_some());
-        (self.lanes.packets(), self.chosen.len() - busy)
+        (self.lanes.packets(), self.chosen.len() - self.busy)
     }
 
     /// Bytes of what waits for the link, as it is going to be sent.
@@ -411,23 +446,34 @@ impl Flows {
         for unit in &self.chosen {
             unit.packets().for_each(|packet| held.add(packet.bytes));
             packets += 1 + unit.followers.len();
-            ready_bytes += if unit.is_compressing { 0 } else { unit_bytes(common, unit) };
+            ready_bytes += if unit.is_compressing() { 0 } else { unit_bytes(common, unit) };
         }
-        let counted = (packets, ready_bytes);
-        assert_eq!(counted, (self.chosen_packets, self.ready_bytes), "chosen is miscounted");
+        let busy = self.chosen.iter().filter(|unit| unit.is_compressing()).count();
+        let counted = (packets, ready_bytes, busy);
+        let known = (self.chosen_packets, self.ready_bytes, self.busy);
+        assert_eq!(counted, known, "chosen is miscounted");
+        self.assert_apart();
         let idles = common.link_idle && !self.held.gathers();
-        let is_free = idles && self.compressing().is_none() && self.begin_at.is_none();
+        let is_free = idles && self.has_slot() && self.begin_at.is_none();
         assert!(!is_free || !self.can_send(), "the link idles for nothing");
         assert!(!idles || self.sendable().is_none(), "the link idles beside a batch");
         let waits = self.lanes.packets() > 0 || !self.chosen.is_empty();
-        let is_asked = self.compressing().is_some() || self.next_deadline(true).is_some();
+        let is_asked = self.busy > 0 || self.next_deadline(true).is_some();
         assert!(!(common.link_idle && waits) || is_asked, "nobody asks for what waits");
         held
     }
 
-    /// The most packets that may wait: in the queues of flows, and in two batches.
+    /// Verifies that nothing that was chosen must wait for what is being compressed before it.
+    fn assert_apart(&self) {
+        for (at, busy) in self.chosen.iter().enumerate().filter(|it| it.1.is_compressing()) {
+            let mut behind = self.chosen.range(at + 1..).flat_map(Unit::packets);
+            assert!(!behind.any(|entry| busy.is_before(entry)), "chosen past its own batch");
+        }
+    }
+
+    /// The most packets that may wait: in the queues of flows, and in batches.
     pub(super) fn packets_max(&self, common: &Common) -> usize {
-        common.config.limit.packets as usize + 2 * self.room.packets
+        common.config.limit.packets as usize + (1 + self.jobs_max) * self.room.packets
     }
 }
 

@@ -4,7 +4,7 @@ use dwell_base::{Instant, Rate};
 
 use super::Port;
 use crate::account::DropReason;
-use crate::action::Action;
+use crate::action::{Action, JobId};
 use crate::event::{Event, LinkState, LostBatch, Outcome};
 use crate::packet::{Packet, PacketId};
 
@@ -59,9 +59,21 @@ impl Port {
 
     /// The job of which this is the first packet came out of the compressor.
     pub(crate) fn compressed(&mut self, id: PacketId, outcome: Outcome, took_ns: u64) {
-        assert_eq!(self.batch().first(), Some(&id), "{id:?} is not being compressed");
-        let job = self.common.job.expect("a job");
+        let is_it = |job: &JobId| self.batch(*job).first() == Some(&id);
+        let job = self.common.job_ids().find(is_it).expect("a job of this packet");
         self.handle(Instant::ZERO, Event::Compressed { job, outcome, took_ns });
+    }
+
+    /// The same at this time, after a millisecond.
+    pub(crate) fn finish(&mut self, now: Instant, id: PacketId, outcome: Outcome) {
+        let is_it = |job: &JobId| self.batch(*job).first() == Some(&id);
+        let job = self.common.job_ids().find(is_it).expect("a job of this packet");
+        self.handle(now, Event::Compressed { job, outcome, took_ns: 1_000_000 });
+    }
+
+    /// The packets of the job that began last; none if no job is under way.
+    pub(crate) fn last_batch(&self) -> &[PacketId] {
+        self.common.job_ids().max().map_or(&[], |job| self.batch(job))
     }
 
     pub(crate) fn link_ready(&mut self) {
@@ -89,8 +101,8 @@ impl Port {
     pub(crate) fn ask(&mut self, now: Instant) -> Option<Wanted> {
         Some(match self.poll(now)? {
             Action::Compress(job) => {
-                assert_eq!(job.packets as usize, self.batch().len());
-                match self.batch() {
+                assert_eq!(job.packets as usize, self.last_batch().len());
+                match self.last_batch() {
                     &[id] => Wanted::Compress(id),
                     _ => Wanted::CompressBatch,
                 }

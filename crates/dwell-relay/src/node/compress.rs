@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 
 use dwell_base::Instant;
-use dwell_codec::CodecId;
 use dwell_drive::gather;
-use dwell_policy::{Event, Job, JobId, Outcome, PacketId};
+use dwell_policy::{Event, Job, Outcome};
 use dwell_wire::Label;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::header::COMPRESSED_HEADER_LEN;
@@ -39,25 +38,33 @@ pub(super) fn compress(
     scratch: &mut Scratch<'_>,
     env: &mut impl Env,
 ) {
-    let Some(&first) = peer.port.batch().first() else {
+    let Some(&first) = peer.port.batch(job.id).first() else {
         debug_assert!(false, "a job has packets");
         return;
     };
     if compress_in_context(peer, index, job, store, env) {
         return;
     }
-    peer.columnar_len = None;
+    let mut columnar_len = None;
     let bytes = if job.packets == 1 {
         store.get(first).0
     } else {
-        let packets = peer.port.batch().iter().map(|&id| store.get(id).0);
+        let packets = peer.port.batch(job.id).iter().map(|&id| store.get(id).0);
         if gather(packets, peer.config.columnar, scratch.block) {
-            peer.columnar_len = u16::try_from(scratch.block.len()).ok();
+            columnar_len = u16::try_from(scratch.block.len()).ok();
         }
         &scratch.block[..]
     };
-    let reply = give(peer, (index, first), job, bytes, scratch.out, env);
-    report(peer, (first, job.id), store, scratch.out, (reply, env.now()));
+    let ticket = Ticket {
+        peer: index,
+        generation: peer.generation,
+        id: first,
+        job: job.id,
+        codec: peer.config.codec.id,
+        columnar_len,
+    };
+    let reply = give(peer, ticket, job, bytes, scratch.out, env);
+    report(peer, ticket, store, scratch.out, (reply, env.now()));
 }
 
 /// Returns the destination of the compressed packets beyond the peer, if the peer can forward them.
@@ -80,7 +87,7 @@ fn extra_bytes(onward: Option<Onward>) -> u32 {
 
 fn give(
     peer: &Peer,
-    (index, id): (usize, PacketId),
+    ticket: Ticket,
     job: Job,
     bytes: &[u8],
     out: &mut [u8],
@@ -92,13 +99,7 @@ fn give(
     // One byte less than the packets, headers counted: what doesn't fit is not smaller.
     let room = bytes.len().saturating_sub(COMPRESSED_HEADER_LEN + 1);
     env.compress(CompressJob {
-        ticket: Ticket {
-            peer: index,
-            generation: peer.generation,
-            id,
-            job: job.id,
-            codec: peer.config.codec.id,
-        },
+        ticket,
         codec: peer.config.codec,
         packet: bytes,
         out: &mut out[..room],
@@ -109,7 +110,7 @@ fn give(
 
 fn report(
     peer: &mut Peer,
-    (id, job): (PacketId, JobId),
+    ticket: Ticket,
     store: &mut Store,
     out: &[u8],
     (reply, now): (Compression, Instant),
@@ -117,27 +118,28 @@ fn report(
     let (outcome, took_ns) = match reply {
         Compression::Pending => return,
         Compression::Done { len: Some(len), took_ns } => {
-            (keep_compressed(peer, (id, peer.config.codec.id), store, &out[..len]), took_ns)
+            (keep_compressed(peer, ticket, store, &out[..len]), took_ns)
         }
         Compression::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
         Compression::Failed => (Outcome::Failed, 0),
     };
     peer.compressed_ns = peer.compressed_ns.saturating_add(took_ns);
-    peer.port.handle(now, Event::Compressed { job, outcome, took_ns });
+    peer.port.handle(now, Event::Compressed { job: ticket.job, outcome, took_ns });
 }
 
 /// Puts a compression result into the first packet's place, if it is smaller with its header, and the
 /// peer decodes it: it may be another peer than when the compressor began.
 pub(super) fn keep_compressed(
     peer: &Peer,
-    (id, codec): (PacketId, CodecId),
+    ticket: Ticket,
     store: &mut Store,
     bytes: &[u8],
 ) -> Outcome {
+    let Ticket { id, codec, .. } = ticket;
     if !peer.decodes(codec) {
         return Outcome::NotSmaller;
     }
-    let batch = peer.port.batch();
+    let batch = peer.port.batch(ticket.job);
     let packets = batch.len();
     let original_len: usize = batch.iter().map(|&id| store.get(id).0.len()).sum();
     let Ok(declared) = u16::try_from(original_len) else { return Outcome::NotSmaller };
@@ -145,7 +147,7 @@ pub(super) fn keep_compressed(
     let len = bytes.len() as u32 + extra_bytes(onward);
     let gains = peer.port.config().frame.gains(len, (packets as u32, u32::from(declared)));
     let is_block = packets > 1;
-    let columnar_len = peer.columnar_len.filter(|_| is_block);
+    let columnar_len = ticket.columnar_len.filter(|_| is_block);
     let declared = columnar_len.unwrap_or(declared);
     // The format has no room for what grew, whatever headers are saved, nor for more parts or packets.
     let too_many = packets > BLOCK_PACKETS_MAX;

@@ -168,8 +168,8 @@ pub(crate) struct Contexts {
     dictionary_before: Option<Arc<ContextDictionary>>,
     /// The name of that which the peer has, once there was a session.
     their_dictionary: Option<Option<DictionaryName>>,
-    /// The buffers of a job that came back, for the next one.
-    spare: (Vec<u8>, Vec<u8>),
+    /// The buffers of jobs that came back, for the next ones.
+    spare: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Contexts {
@@ -190,7 +190,7 @@ impl Contexts {
             dictionary: None,
             dictionary_before: None,
             their_dictionary: None,
-            spare: (Vec::new(), Vec::new()),
+            spare: Vec::new(),
         }
     }
 

@@ -155,14 +155,14 @@ impl Node {
         result: Result<Option<&[u8]>, ()>,
         took_ns: u64,
     ) {
-        let Ticket { peer, generation, id, job, codec } = ticket;
+        let Ticket { peer, generation, id, job, .. } = ticket;
         let peer = &mut self.peers[peer];
         if peer.removed || peer.generation != generation {
             self.store.remove(id); // the port that waited for it is gone
             return;
         }
         let outcome = match result {
-            Ok(Some(bytes)) => keep_compressed(peer, (id, codec), &mut self.store, bytes),
+            Ok(Some(bytes)) => keep_compressed(peer, ticket, &mut self.store, bytes),
             Ok(None) => Outcome::NotSmaller,
             Err(()) => Outcome::Failed,
         };

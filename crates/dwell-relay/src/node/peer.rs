@@ -126,8 +126,6 @@ pub(crate) struct Peer {
     /// The port goes on with another scheme than the configured one until it is empty; since
     /// when, once that was noted.
     old_scheme: Option<Option<Instant>>,
-    /// The length of the block being compressed, if its headers are in columns.
-    pub(crate) columnar_len: Option<u16>,
     pub(crate) deadlines: Deadlines,
     /// Accounts by class.
     pub(crate) classes: Classes,
@@ -221,7 +219,6 @@ impl Peer {
             peer_datagram_max: u16::MAX,
             hello: None,
             old_scheme: None,
-            columnar_len: None,
             deadlines: Deadlines::default(),
             classes: Classes::default(),
             held_until: None,
@@ -333,6 +330,7 @@ impl Peer {
             compress_bytes_min: config.compress_bytes_min,
             exceptions,
             objective: config.saving.objective(&scheme),
+            jobs_max: self.port.config().jobs_max,
         };
         match self.port.configure(wanted.clone()) {
             // What waits leaves as it was queued.
@@ -445,6 +443,13 @@ impl Peer {
     /// Returns true if the peer can decode this; assumed of a peer from which nothing was received yet.
     pub(crate) fn decodes(&self, codec: CodecId) -> bool {
         self.hello.is_none_or(|hello| hello.decodes(codec as u8))
+    }
+
+    /// So many batches for it are compressed at the same time at most.
+    pub(super) fn set_jobs_max(&mut self, jobs_max: usize) {
+        let jobs_max = u8::try_from(jobs_max).unwrap_or(u8::MAX);
+        let done = self.port.configure(PortConfig { jobs_max, ..self.port.config().clone() });
+        debug_assert!(done.is_ok(), "{done:?}");
     }
 
     /// Sets whether this node forwards what the peer sends compressed, which the peer is notified of.

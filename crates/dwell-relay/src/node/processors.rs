@@ -125,6 +125,8 @@ struct Load {
     sums: Sums,
     /// The part of a processor that compressing takes for it.
     processors: f64,
+    /// As many threads can compress for it at the same time; one if nothing is known.
+    parallel: f64,
     compressed: Compressed,
     /// What its codec costs and leaves, by windows in which most of what came was compressed: a little that is compressed
     /// costs more.
@@ -138,7 +140,7 @@ struct Load {
 #[derive(Debug)]
 pub(super) struct Processors {
     /// The number of threads that compress.
-    threads: f64,
+    pub(super) threads: f64,
     pub(super) slowdown: Slowdown,
     looked_at: Instant,
     loads: Vec<Load>,
@@ -215,12 +217,20 @@ impl Processors {
         debug_assert!(own >= 0.0, "time goes on");
         // While the quota is used up nobody works: that is no time for which somebody waits for others.
         let slowdown = (self.slowdown.factor(now) * (1.0 - self.withheld)).max(1.0);
-        let share = (all - taken).max(fair).min(usual) / slowdown;
+        let parallel = self.loads.get(index).map_or(1.0, |load| load.parallel.max(1.0));
+        let share = (all - taken).max(fair).min(usual * parallel) / slowdown;
         let budget = self.available.map(|_| {
             let (in_ns, out_ns) = self.costs();
             Budget { processors: (self.for_sending / peers).max(1e-4), in_ns, out_ns }
         });
         Processor { share, budget }
+    }
+
+    /// For a peer so many threads can compress at the same time, by the contexts that its packets go through.
+    pub(super) fn set_parallel(&mut self, index: usize, threads: f64) {
+        if let Some(load) = self.loads.get_mut(index) {
+            load.parallel = threads;
+        }
     }
 
     /// Returns the part of a processor that decoding may take for one of so many peers: what one peer sends is decoded
@@ -609,6 +619,7 @@ impl Node {
     /// Compressing is done by so many threads.
     pub fn set_threads(&mut self, threads: usize) {
         self.processors.threads = threads.max(1) as f64;
+        self.peers.iter_mut().for_each(|peer| peer.set_jobs_max(threads));
     }
 
     /// Returns the rate of packets at which there is time to decode what models of a peer make, in bits per second.

@@ -323,10 +323,10 @@ impl World {
 
     fn compress(&mut self, n: u32, job: Job) {
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
-        let Some(&PacketId(first)) = state.port.batch().first() else { return };
+        let Some(&PacketId(first)) = state.port.batch(job.id).first() else { return };
         if let Some(contents) = &mut self.contents.0 {
             let batch: Vec<Content> =
-                state.port.batch().iter().map(|id| content_of(&self.packets[id.0])).collect();
+                state.port.batch(job.id).iter().map(|id| content_of(&self.packets[id.0])).collect();
             let what = (&job, &state.port.config().frame);
             let now = Instant::from_ns(self.now.ns);
             if let Some((outcome, took_ns)) = contents.compress(now, n as usize, &batch, what) {

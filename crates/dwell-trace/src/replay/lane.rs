@@ -246,13 +246,13 @@ impl World for Virtual {
 
     fn compress(&mut self, job: PortJob) {
         let port = &self.port;
-        let Some(&first) = port.batch().first() else { return };
+        let Some(&first) = port.batch(job.id).first() else { return };
         let packets = &self.packets;
         let bytes = |&id: &PacketId| packets.get(id).bytes.as_deref().unwrap_or_default();
         let first = (packets.get(first).service, packets.get(first).flow);
         let what = (&job, &port.config().frame);
         let now = Instant::from_ns(self.now_ns);
-        let batch = port.batch().iter().map(bytes);
+        let batch = port.batch(job.id).iter().map(bytes);
         let (outcome, took_ns) = self.batches.compress(now, batch, what, first);
         self.compressing = Some((job.id, outcome, took_ns));
         self.compress_ns = self.now_ns.saturating_add(took_ns);

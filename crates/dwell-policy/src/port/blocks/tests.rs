@@ -74,7 +74,7 @@ fn arrive(port: &mut Port, first: u32, groups: &[u64]) -> Vec<Wanted> {
 }
 
 fn ids(port: &Port) -> Vec<u32> {
-    port.batch().iter().map(|id| id.0).collect()
+    port.last_batch().iter().map(|id| id.0).collect()
 }
 
 /// Returns the packets of the unit that the link takes next.
@@ -94,7 +94,7 @@ fn frame_ids(port: &Port) -> Vec<u32> {
 }
 
 fn finish(port: &mut Port, outcome: Outcome) -> Vec<Wanted> {
-    let first = port.batch()[0];
+    let first = port.last_batch()[0];
     port.compressed(first, outcome, 600_000);
     actions(port)
 }
@@ -501,7 +501,7 @@ fn apply(port: &mut Port, plain: &mut Plain, step: &Step, next_id: &mut u32) {
             *next_id += 1;
         }
         Step::Compressed { smaller } => {
-            if let Some(&first) = port.batch().first() {
+            if let Some(&first) = port.last_batch().first() {
                 let outcome = if smaller { Outcome::Smaller(900) } else { Outcome::NotSmaller };
                 port.compressed(first, outcome, 600_000);
                 plain.finish(smaller);
@@ -600,7 +600,7 @@ proptest! {
                     let _ = port.arrive_one(NOW, Packet { compressed, ..packet(id, group) });
                 }
                 Step::Compressed { smaller } => {
-                    if let Some(&first) = port.batch().first() {
+                    if let Some(&first) = port.last_batch().first() {
                         let smaller = if smaller { Outcome::Smaller(900) } else { Outcome::NotSmaller };
                         port.compressed(first, smaller, 600_000);
                     }

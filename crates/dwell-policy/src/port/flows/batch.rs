@@ -3,7 +3,7 @@
 use dwell_base::{Instant, Rate};
 
 use super::frame::sparse_bytes;
-use super::unit::{Entry, Unit, u128_ratio, unit_bytes};
+use super::unit::{Entry, Running, Unit, u128_ratio, unit_bytes};
 use super::{ALONE_BYTES_MIN, Flows};
 use crate::account::Bypass;
 use crate::action::Action;
@@ -150,13 +150,15 @@ impl Flows {
     /// Chooses a batch and gives it to the compressor, if it is time for the next; false if not.
     pub(super) fn begin(&mut self, common: &mut Common, now: Instant) -> bool {
         self.begin_at = None;
-        if self.compressing().is_some() || self.ready_bytes > self.ready_bytes_max(common) {
+        if !self.has_slot() || self.ready_bytes > self.ready_bytes_max(common) {
             return false;
         }
         // What goes at once waits for the link only.
         let is_little = self.lanes.new_bytes() <= sparse_bytes(common);
         let skips_new = is_little && !common.link_idle && !self.held.gathers();
-        if let Some((at, bytes)) = self.next_batch() {
+        if let Some((at, bytes)) = self.next_batch()
+            && self.lanes.peek(at).is_some_and(|first| self.is_free(first))
+        {
             self.begin_at = self.begins_later(common, now, at, bytes);
             self.batch = None;
             if self.begin_at.is_some() {
@@ -165,16 +167,16 @@ impl Flows {
             let members = self.gather_batch(common, now, (at, skips_new), bytes);
             return self.start(common, now, members);
         }
-        let Some(at) = self.lanes.next(skips_new) else { return false };
+        let Some(at) = self.turn(skips_new) else { return false };
         let (at, bytes) = match self.choose(common, now, at) {
             Some(Choice::Batch(bytes)) => (at, bytes),
-            Some(Choice::Behind { raw_bytes, bytes }) => {
+            Some(Choice::Behind { raw_bytes, bytes }) if self.busy == 0 => {
                 self.choose_raw(common, now, raw_bytes);
                 let next = self.lanes.next(skips_new).filter(|&at| self.is_eligible(at));
                 let Some(at) = next else { return true };
                 (at, bytes)
             }
-            Some(Choice::Raw(_)) | None => return false,
+            Some(Choice::Raw(_) | Choice::Behind { .. }) | None => return false,
         };
         self.begin_at = self.begins_later(common, now, at, bytes);
         if self.begin_at.is_some() {
@@ -233,11 +235,12 @@ impl Flows {
                 is_open = self.gather_one(common, now, at, (&mut members, &mut bytes), bytes_max);
             }
             let before = at;
-            match self.lanes.next(skips_new) {
+            match self.turn(skips_new) {
                 Some(next) if is_open || next != before => at = next,
                 _ => return members,
             }
-            if bytes >= bytes_max || !self.is_of_batch(at, &members) {
+            // Out of turn nobody gets a share of the next round.
+            if !self.lanes.has_credit(at) || bytes >= bytes_max || !self.is_of_batch(at, &members) {
                 break;
             }
         }
@@ -248,7 +251,8 @@ impl Flows {
     /// True if a flow's first packet may be compressed with the others.
     pub(super) fn is_of_batch(&self, at: u32, members: &[Entry]) -> bool {
         let group = members.first().map(|first| first.group);
-        self.lanes.peek(at).is_some_and(|it| it.bypass.is_none() && Some(it.group) == group)
+        let first = self.lanes.peek(at).filter(|first| Some(first.group) == group);
+        first.is_some_and(|first| first.bypass.is_none() && self.is_free(first))
     }
 
     /// Takes a flow's first packet into the batch; false if it doesn't belong there, or finds no room.
@@ -285,11 +289,11 @@ impl Flows {
     ) -> bool {
         let Some(&first) = members.first() else { return false };
         members.remove(0);
-        let unit = Unit {
+        let mut unit = Unit {
             first,
             followers: members,
             bytes: 0,
-            is_compressing: true,
+            job: None,
             is_compressed: false,
             bypass: None,
             returned: false,
@@ -299,8 +303,10 @@ impl Flows {
         let context = common.config.scheme.has_contexts().then_some(first.group);
         let action = common.begin_job(unit.original_bytes(), first.learned_as(), context);
         if let Action::Compress(job) = action {
-            self.done_at = now + job.cost_ns.saturating_add(self.late_ns);
-            self.passes_at = self.done_at + 1;
+            let done_at = now + job.cost_ns.saturating_add(self.late_ns);
+            unit.job = Some(Running { id: job.id, done_at });
+            self.busy += 1;
+            self.passes_at = self.done_at().map_or(done_at, |at| at.min(done_at)) + 1;
             self.job_cost_ns = job.cost_ns;
             self.held.spend(job.cost_ns);
         }

@@ -55,8 +55,8 @@ impl Flows {
     /// True if nothing more comes out of the compressor for this frame, or out of the queues for the
     /// compressor.
     pub(super) fn is_last(&mut self, common: &mut Common, now: Instant) -> bool {
-        if self.compressing().is_some() {
-            return now > self.done_at;
+        if self.busy > 0 {
+            return self.done_at().is_some_and(|at| now > at);
         }
         if self.next_batch().is_some() {
             return false;
@@ -93,12 +93,12 @@ impl Flows {
 
     /// The flow whose packet goes raw now, and why.
     pub(super) fn raw_next(&mut self, common: &mut Common, now: Instant) -> Option<(u32, Bypass)> {
-        if let Some(busy) = self.compressing() {
+        if !self.has_slot() {
             // Others need not wait for what comes out of the compressor, but may for their turn.
-            let at = self.beside_raw(busy).or_else(|| self.beside(busy))?;
+            let at = self.beside_raw().or_else(|| self.beside())?;
             return self.raw_beside(common, now, at).map(|reason| (at, reason));
         }
-        let at = self.lanes.next(false)?;
+        let at = self.turn(false)?;
         match self.choose(common, now, at)? {
             Choice::Raw(reason) => Some((at, reason)),
             Choice::Behind { .. } => Some((at, Bypass::NoTime)),
@@ -110,24 +110,23 @@ impl Flows {
         }
     }
 
-    /// A flow that need not wait for the batch that is being compressed: its first packet is of another
-    /// group, and nothing of it is in the batch.
-    pub(super) fn beside(&self, busy: usize) -> Option<u32> {
-        let unit = &self.chosen[busy];
-        let is_in = |flow| unit.packets().any(|packet| packet.flow == flow);
-        self.lanes.find(|entry| entry.group != unit.first.group && !is_in(entry.flow))
+    /// A flow that need not wait for what is being compressed: its first packet is of another group, and
+    /// nothing of it is in those batches.
+    pub(super) fn beside(&self) -> Option<u32> {
+        self.lanes.find(false, |entry| self.is_free(entry))
     }
 
     /// Such a flow whose first packet goes raw anyhow: it has nothing to wait for, whatever others do.
-    fn beside_raw(&self, busy: usize) -> Option<u32> {
+    fn beside_raw(&self) -> Option<u32> {
         if !self.lanes.has_raw() {
             return None;
         }
-        let unit = &self.chosen[busy];
-        let is_in = |flow| unit.packets().any(|packet| packet.flow == flow);
-        self.lanes.find(|entry| {
-            entry.bypass.is_some() && entry.group != unit.first.group && !is_in(entry.flow)
-        })
+        self.lanes.find(false, |entry| entry.bypass.is_some() && self.is_free(entry))
+    }
+
+    /// When the first of the batches that are being compressed should be done.
+    pub(super) fn done_at(&self) -> Option<Instant> {
+        self.compressing().filter_map(|unit| unit.job).map(|job| job.done_at).min()
     }
 
     /// Why a flow's first packet goes raw while a batch of another group is being compressed; none if
@@ -151,14 +150,15 @@ impl Flows {
         let wait_bytes = common.wait_bytes(self.ready_bytes).max(common.link.given_bytes);
         let gained_ns = gained_ns(wait_bytes, entry.bytes, ratio, rate);
         let patience_ns = gained_ns.saturating_sub(cost_ns);
-        let expected_at = self.done_at.before_ns(self.late_ns);
+        let Some(done_at) = self.done_at() else { return Some(Bypass::NoTime) };
+        let expected_at = done_at.before_ns(self.late_ns);
         let left_ns = expected_at.since_ns(now).max(now.since_ns(expected_at));
         if left_ns >= patience_ns {
             return Some(Bypass::NoTime);
         }
         let passes_at = expected_at + patience_ns;
         // Where frames wait for the batch it is asked again only then.
-        let asked_at = if self.held.gathers() { self.done_at + 1 } else { passes_at };
+        let asked_at = if self.held.gathers() { done_at + 1 } else { passes_at };
         self.passes_at = passes_at.max(asked_at);
         None
     }
@@ -186,14 +186,12 @@ impl Flows {
         true
     }
 
-    /// The unit that the link may take next: the first that is not behind one of its group.
+    /// The unit that the link may take next: nothing was chosen that must wait for what is being compressed before it.
     pub(super) fn sendable(&self) -> Option<usize> {
-        let first = self.chosen.front()?;
-        if !first.is_compressing {
-            return Some(0);
+        if self.chosen.len() == self.busy {
+            return None;
         }
-        let group = first.first.group;
-        self.chosen.iter().position(|unit| !unit.is_compressing && unit.first.group != group)
+        self.chosen.iter().position(|unit| !unit.is_compressing())
     }
 
     /// Moves a unit that was chosen to the frame.

@@ -171,10 +171,17 @@ impl Lanes {
         }
     }
 
-    /// A flow for which `suits` is true of its first packet, whether it is its turn or not.
-    pub(super) fn find(&self, suits: impl Fn(&Entry) -> bool) -> Option<u32> {
+    /// A flow for which `suits` is true of its first packet, whether it is its turn or not; rather one that may send more
+    /// in this round. With `skips_new`, of those that have waited before.
+    pub(super) fn find(&self, skips_new: bool, suits: impl Fn(&Entry) -> bool) -> Option<u32> {
         let first = |at: u32| self.lanes[at as usize].queue.front();
-        self.new.iter().chain(&self.old).copied().find(|&at| first(at).is_some_and(&suits))
+        let new = self.new.iter().take(if skips_new { 0 } else { usize::MAX });
+        let mut suiting = new.chain(&self.old).copied().filter(|&at| first(at).is_some_and(&suits));
+        let found = suiting.next()?;
+        if self.has_credit(found) {
+            return Some(found);
+        }
+        suiting.find(|&at| self.has_credit(at)).or(Some(found))
     }
 
     /// Moves the first flow of its list to the end of the old ones.

@@ -11,6 +11,7 @@ use crate::scheme::Scheme;
 
 mod batches;
 mod limits;
+mod parallel;
 mod steady;
 mod waits;
 
@@ -71,8 +72,8 @@ fn ready(port: &mut Port, now: Instant) {
 
 /// Reports the batch as compressed to a quarter.
 fn done(port: &mut Port, took_ns: u64) {
-    let bytes: u32 = port.batch().len() as u32 * 1_400 / 4;
-    port.compressed(port.batch()[0], Outcome::Committed(bytes), took_ns);
+    let bytes: u32 = port.last_batch().len() as u32 * 1_400 / 4;
+    port.compressed(port.last_batch()[0], Outcome::Committed(bytes), took_ns);
 }
 
 fn frame(port: &Port) -> Vec<u32> {
@@ -144,7 +145,7 @@ fn while_the_link_sends_one_batch_the_next_is_compressed_and_no_more() {
     }
     // Nothing was sent yet, so that nothing is known of what compression leaves: 4 ms are 5,000 bytes.
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch(), [0, 1, 2].map(PacketId));
+    assert_eq!(port.last_batch(), [0, 1, 2].map(PacketId));
     assert_eq!(ask(&mut port, at(0)), None);
     done(&mut port, 1_000);
     // A frame is not full yet.
@@ -156,8 +157,8 @@ fn while_the_link_sends_one_batch_the_next_is_compressed_and_no_more() {
     assert_eq!(port.frame().units.len(), 1, "the other finds no room");
     // Now 4 ms are four times as much.
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch().len(), 14);
-    assert_eq!(port.batch()[0], PacketId(6));
+    assert_eq!(port.last_batch().len(), 14);
+    assert_eq!(port.last_batch()[0], PacketId(6));
 }
 
 /// A link of 50 Mbit/s takes 6,250 bytes a millisecond. Returns whether the second batch is begun when the first, of 17
@@ -170,8 +171,8 @@ fn next_is_begun(cost_ns: u64, took_ns: u64) -> bool {
         arrive(&mut port, at(0), packet(id, 1, 1_400));
     }
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch().len(), 17);
-    let (now, job) = (Instant::from_ns(took_ns), port.common.job.unwrap());
+    assert_eq!(port.last_batch().len(), 17);
+    let (now, job) = (Instant::from_ns(took_ns), port.common.job_ids().max().unwrap());
     let outcome = Outcome::Committed(17 * 1_400 / 4);
     port.handle(now, Event::Compressed { job, outcome, took_ns: cost_ns });
     ask(&mut port, now) == Some(Wanted::CompressBatch)
@@ -204,7 +205,7 @@ fn a_batch_that_would_be_late_becomes_smaller() {
     }
     // 25 ms for the 5,000 bytes of 4 ms; but the link has only 12 ms left to do.
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch().len(), 2);
+    assert_eq!(port.last_batch().len(), 2);
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn what_goes_at_once_is_in_no_batch() {
     // It waits when the next batch is gathered, and is of the same hosts.
     arrive(&mut port, at(0), packet(99, 2, 84));
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert!(!port.batch().contains(&PacketId(99)), "{:?}", port.batch());
+    assert!(!port.last_batch().contains(&PacketId(99)), "{:?}", port.last_batch());
     ready(&mut port, at(0));
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
     assert_eq!(frame(&port)[0], 99);
@@ -270,7 +271,7 @@ fn a_flow_of_which_packets_are_being_sent_does_not_become_new_again() {
     }
     // All of it is in one batch: nothing waits in its own queue.
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch().len(), 3);
+    assert_eq!(port.last_batch().len(), 3);
     for id in 3..13 {
         arrive(&mut port, at(0), packet(id, 1, 1_400));
     }
@@ -316,7 +317,7 @@ fn many_small_flows_are_compressed_together_once_they_wait() {
         arrive(&mut port, at(0), packet(id, u64::from(id % 50), 94));
     }
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch().len(), 53, "5,000 bytes");
+    assert_eq!(port.last_batch().len(), 53, "5,000 bytes");
 }
 
 #[test]
@@ -454,7 +455,7 @@ fn to_save_bytes_packets_are_gathered_on_an_idle_link() {
     }
     assert_eq!(ask(&mut port, at(119)), None);
     assert_eq!(ask(&mut port, at(120)), Some(Wanted::CompressBatch));
-    assert_eq!((port.batch().len(), ask(&mut port, at(120))), (3, None));
+    assert_eq!((port.last_batch().len(), ask(&mut port, at(120))), (3, None));
     done(&mut port, 1_000);
     assert_eq!(ask(&mut port, at(120)), Some(Wanted::Send));
     assert_eq!(port.next_deadline(), None);
@@ -468,7 +469,7 @@ fn one_that_may_not_wait_takes_the_others_along() {
     arrive(&mut port, at(101), Packet { max_wait_ns: 2 * MILLI_NS, ..packet(2, 2, 94) });
     assert_eq!((ask(&mut port, at(102)), port.next_deadline()), (None, Some(at(103))));
     assert_eq!(ask(&mut port, at(103)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch().len(), 2);
+    assert_eq!(port.last_batch().len(), 2);
 }
 
 #[test]
@@ -559,7 +560,8 @@ fn whatever_is_late_a_deadline_lies_ahead() {
                 _ => {}
             }
             if job.take_if(|until| *until <= now).is_some() {
-                let (job, outcome) = (port.common.job.unwrap(), Outcome::Committed(1_391));
+                let (job, outcome) =
+                    (port.common.job_ids().max().unwrap(), Outcome::Committed(1_391));
                 port.handle(now, Event::Compressed { job, outcome, took_ns: 10 * MICRO_NS });
             }
             while let Some(wanted) = ask(&mut port, now) {
@@ -606,7 +608,7 @@ fn what_has_no_time_goes_raw_while_a_batch_behind_it_is_compressed() {
         arrive(&mut port, at(0), packet(id, 1, 1_400));
     }
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch(), [2, 3, 4].map(PacketId));
+    assert_eq!(port.last_batch(), [2, 3, 4].map(PacketId));
     let mut sent = Vec::new();
     for ms in 0..2 {
         ready(&mut port, at(ms));

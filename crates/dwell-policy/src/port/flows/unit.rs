@@ -3,7 +3,7 @@
 use dwell_base::Instant;
 
 use crate::account::Bypass;
-use crate::action::FrameUnit;
+use crate::action::{FrameUnit, JobId};
 use crate::packet::{ClassKey, PacketId, learned_as};
 use crate::port::common::Common;
 
@@ -39,6 +39,14 @@ impl Entry {
     }
 }
 
+/// A job under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    pub(super) id: JobId,
+    /// When it should be done, if it is as late as batches are at worst.
+    pub(super) done_at: Instant,
+}
+
 /// What was chosen to be sent: a packet or a batch.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
@@ -46,7 +54,8 @@ pub(super) struct Unit {
     pub(super) followers: Vec<Entry>,
     /// As it would be sent now.
     pub(super) bytes: u32,
-    pub(super) is_compressing: bool,
+    /// The job that compresses it at present.
+    pub(super) job: Option<Running>,
     pub(super) is_compressed: bool,
     /// Why it went past the compressor.
     pub(super) bypass: Option<Bypass>,
@@ -59,6 +68,16 @@ impl Unit {
         std::iter::once(&self.first).chain(&self.followers)
     }
 
+    /// True if it is being compressed.
+    pub(super) const fn is_compressing(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// True if this packet must not pass it: a group is compressed in its order, and a flow keeps its own.
+    pub(super) fn is_before(&self, entry: &Entry) -> bool {
+        self.first.group == entry.group || self.packets().any(|packet| packet.flow == entry.flow)
+    }
+
     pub(super) fn original_bytes(&self) -> u32 {
         self.packets().map(|packet| packet.bytes).sum()
     }
@@ -69,7 +88,7 @@ impl Unit {
             first: entry,
             followers,
             bytes: entry.bytes,
-            is_compressing: false,
+            job: None,
             is_compressed: false,
             bypass: None,
             returned: false,

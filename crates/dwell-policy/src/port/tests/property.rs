@@ -20,7 +20,7 @@ use crate::scheme::{
 #[derive(Clone, Debug)]
 enum Step {
     Arrive { bytes: u32, flow: u64, compressed: bool },
-    Compressed { keep_percent: u32, took_ns: u64 },
+    Compressed { which: usize, keep_percent: u32, took_ns: u64 },
     LinkReady,
     LinkBusy,
     PutBack,
@@ -35,8 +35,9 @@ fn step() -> impl Strategy<Value = Step> {
         10 => (1u32..3000, 0u64..4, prop::bool::weighted(0.1)).prop_map(|(bytes, flow, compressed)| {
             Step::Arrive { bytes, flow: flow << 40 | flow, compressed }
         }),
-        4 => (0u32..130, 0u64..1_000_000)
-            .prop_map(|(keep_percent, took_ns)| Step::Compressed { keep_percent, took_ns }),
+        4 => (0usize..3, 0u32..130, 0u64..1_000_000).prop_map(|(which, keep_percent, took_ns)| {
+            Step::Compressed { which, keep_percent, took_ns }
+        }),
         4 => Just(Step::LinkReady),
         1 => Just(Step::LinkBusy),
         1 => Just(Step::PutBack),
@@ -57,11 +58,12 @@ struct Setting {
     unfinished: Unfinished,
     slots: BlockSlots,
     two_queues: bool,
+    jobs_max: u8,
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
-    (0..SCHEMES, 1u32..5, 0u32..5, any::<[bool; 4]>()).prop_map(
-        |(first_scheme, packets, lead, [strict, wait, heavy, pass])| Setting {
+    (0..SCHEMES, 1u32..5, 0u32..5, any::<[bool; 4]>(), 1u8..4).prop_map(
+        |(first_scheme, packets, lead, [strict, wait, heavy, pass], jobs_max)| Setting {
             first_scheme,
             packets,
             lead,
@@ -69,6 +71,7 @@ fn setting() -> impl Strategy<Value = Setting> {
             unfinished: if wait { Unfinished::Wait } else { Unfinished::Pass },
             slots: if heavy { BlockSlots::PerPacket } else { BlockSlots::One },
             two_queues: pass,
+            jobs_max,
         },
     )
 }
@@ -167,7 +170,8 @@ struct Held {
 struct Model {
     setting: Setting,
     next_id: u32,
-    being_compressed: Option<(PacketId, u32)>,
+    /// The first packet, and the bytes, of each batch.
+    being_compressed: Vec<(PacketId, u32)>,
     held: HashMap<u32, Held>,
     compressed: HashSet<u32>,
     last_sent: HashMap<(u64, bool), u32>,
@@ -182,7 +186,7 @@ impl Model {
         Self {
             setting,
             next_id: 0,
-            being_compressed: None,
+            being_compressed: Vec::new(),
             held: HashMap::new(),
             compressed: HashSet::new(),
             last_sent: HashMap::new(),
@@ -194,8 +198,8 @@ impl Model {
     fn drain(&mut self, port: &mut Port, now: Instant) {
         while let Some(action) = port.ask(now) {
             match action {
-                Wanted::Compress(id) => self.compress(&[id]),
-                Wanted::CompressBatch => self.compress(port.batch()),
+                Wanted::Compress(id) => self.compress(port, &[id]),
+                Wanted::CompressBatch => self.compress(port, port.last_batch()),
                 Wanted::Send => self.sent(port),
                 Wanted::Mark(id) => {
                     assert!(self.held.contains_key(&id.0), "marked what is not held");
@@ -219,12 +223,17 @@ impl Model {
         port.assert_invariants();
     }
 
-    fn compress(&mut self, ids: &[PacketId]) {
-        assert!(self.being_compressed.is_none(), "two units being compressed");
+    fn compress(&mut self, port: &Port, ids: &[PacketId]) {
+        let has_flows = matches!(port.config().scheme.queue, Queue::Flows(_));
+        let jobs_max = if has_flows { self.setting.jobs_max } else { 1 };
         for id in ids {
             assert!(self.compressed.insert(id.0), "compressed twice");
         }
-        self.being_compressed = Some((ids[0], ids.iter().map(|id| self.held[&id.0].bytes).sum()));
+        let group = self.held[&ids[0].0].group;
+        let is_of_it = |it: &(PacketId, u32)| self.held[&it.0.0].group == group;
+        assert!(!self.being_compressed.iter().any(is_of_it), "two batches of a group");
+        self.being_compressed.push((ids[0], ids.iter().map(|id| self.held[&id.0].bytes).sum()));
+        assert!(self.being_compressed.len() <= usize::from(jobs_max), "too many jobs");
     }
 
     fn sent(&mut self, port: &Port) {
@@ -275,8 +284,10 @@ impl Model {
             Step::Arrive { bytes, flow, compressed } => {
                 self.arrive(port, now, (bytes, flow, compressed));
             }
-            Step::Compressed { keep_percent, took_ns } => {
-                if let Some((id, bytes)) = self.being_compressed.take() {
+            Step::Compressed { which, keep_percent, took_ns } => {
+                if !self.being_compressed.is_empty() {
+                    let which = which % self.being_compressed.len();
+                    let (id, bytes) = self.being_compressed.remove(which);
                     let to = bytes * keep_percent / 100;
                     let outcome = match keep_percent {
                         120.. => Outcome::Failed,
@@ -357,7 +368,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(800))]
+    #![proptest_config(ProptestConfig::with_cases(60000))]
 
     #[test]
     fn invariants_hold_after_every_event(
@@ -383,8 +394,10 @@ proptest! {
         let scheme = setting.scheme(setting.first_scheme);
         let frame = frames(&scheme, frame);
         let objective = objective(&setting, &scheme);
-        let config =
-            PortConfig { scheme, limit, frame, estimates, objective, ..PortConfig::default() };
+        let jobs_max = setting.jobs_max;
+        let config = PortConfig {
+            scheme, limit, frame, estimates, objective, jobs_max, ..PortConfig::default()
+        };
         let mut port = Port::new(config).unwrap();
         let mut model = Model::new(setting);
         for (at, step) in steps.iter().enumerate() {

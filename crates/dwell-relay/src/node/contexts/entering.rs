@@ -32,14 +32,14 @@ pub(in crate::node) fn compress_in_context(
     let Some(group) = job.context.filter(|_| may_enter) else {
         return false;
     };
-    let Some(&first) = peer.port.batch().first() else { return false };
+    let Some(&first) = peer.port.batch(job.id).first() else { return false };
     // What must not be sent again can't be needed by what comes after it.
     let treatment = store.treatment(first);
-    if treatment.once || treatment.alone || peer.port.batch().len() > BLOCK_PACKETS_MAX {
+    if treatment.once || treatment.alone || peer.port.batch(job.id).len() > BLOCK_PACKETS_MAX {
         return false;
     }
     let now = env.now();
-    let (mut batch, out) = std::mem::take(&mut peer.contexts.spare);
+    let (mut batch, out) = peer.contexts.spare.pop().unwrap_or_default();
     let config = &peer.config;
     let zstd = ContextSpec { level: config.codec.level, window_log: config.context_window_log };
     let wanted = Wanted {
@@ -49,7 +49,7 @@ pub(in crate::node) fn compress_in_context(
         are_short: peer.has_short_batches,
     };
     let len_max = if wanted.are_short { PPM_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
-    let packets = || peer.port.batch().iter().map(|&id| store.get(id).0);
+    let packets = || peer.port.batch(job.id).iter().map(|&id| store.get(id).0);
     // Headers are predicted once it is known in which context; until then only the most that this can take.
     let predicted_len_max = packets().map(|packet| packet.len() + GROWN_BYTES_MAX).sum::<usize>();
     let predicts =
@@ -63,7 +63,7 @@ pub(in crate::node) fn compress_in_context(
         peer.contexts.flows.crowded_out(now, group);
     }
     let Some(Entered { context, epoch, encoder, is_new, generation, begins }) = entered else {
-        peer.contexts.spare = (batch, out);
+        peer.contexts.spare.push((batch, out));
         return false;
     };
     if is_new {
@@ -75,11 +75,12 @@ pub(in crate::node) fn compress_in_context(
     }
     if predicts && let Some(predictor) = peer.contexts.outgoing.predictor(context) {
         batch.clear();
-        let packets = peer.port.batch().iter().map(|&id| store.get(id).0);
+        let packets = peer.port.batch(job.id).iter().map(|&id| store.get(id).0);
         packets.for_each(|packet| predictor.write(packet, &mut batch));
         headers = Headers::Predicted;
     }
-    let packets_bytes = peer.port.batch().iter().map(|&id| store.get(id).0.len() as u64).sum();
+    let packets_bytes =
+        peer.port.batch(job.id).iter().map(|&id| store.get(id).0.len() as u64).sum();
     let ticket = ticket(peer, (index, first), job);
     let (cost_ns, took_ns) = (if job.is_urgent { 0 } else { job.cost_ns }, 0);
     let (made, offset) = (Made::Failed, 0);
@@ -113,7 +114,7 @@ pub(in crate::node) fn compress_in_context(
 
 fn ticket(peer: &Peer, (index, id): (usize, PacketId), job: Job) -> Ticket {
     let (generation, codec) = (peer.generation, CodecId::Zstd);
-    Ticket { peer: index, generation, id, job: job.id, codec }
+    Ticket { peer: index, generation, id, job: job.id, codec, columnar_len: None }
 }
 
 /// Puts a result into the first packet's place, if its generation can yet go on.
@@ -160,7 +161,7 @@ pub(in crate::node) fn finish(
         // Nothing refers to it: its packets go as they are.
         _ => Outcome::Failed,
     };
-    contexts.spare = (batch, out);
+    contexts.spare.push((batch, out));
     outcome
 }
 

@@ -8,6 +8,7 @@
 
 mod context;
 mod memory;
+mod parallel;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -368,6 +369,7 @@ impl Outgoing {
         context.memory_bytes = encoder.memory_bytes();
         context.originals.returned(&encoder, &mut self.lost);
         context.took(now, left.took_ns, left.primed);
+        context.lately.add(now, left.lens.0);
         if let Some(elapsed_ns) = left.elapsed_ns {
             let (cpu_ns, all_ns) = self.worked_ns;
             self.worked_ns =

@@ -291,10 +291,48 @@ fn a_worker_that_is_slow_keeps_order() {
     assert!(peers(&net)[0].tx.contexts.batches > 50);
 }
 
+/// Batches of several contexts are compressed at the same time, and whichever is done first goes first.
+#[test]
+fn several_workers_keep_the_order_of_each_flow() {
+    for (loss, seed) in [(0.0, 1), (0.01, 2), (0.01, 3)] {
+        let mut net = pair_of([AUTO; 2], &good_link().with_loss(loss), seed);
+        for id in net.ends {
+            net.net.with_node(id, |end, _, _| {
+                end.node.set_threads(3);
+                end.env.context_worker = Some(Vec::new());
+            });
+        }
+        net.run_to(1_000);
+        net.start_sources(1_000, 4_000, 250 * MICRO_NS);
+        let mut at_once = 0;
+        for step in 0..16_000 {
+            net.net.run_until(at_ms(1_000) + 500 * MICRO_NS * step).expect("it comes to rest");
+            for id in net.ends {
+                net.net.with_node(id, |end, now, out| {
+                    end.env.now.set(now);
+                    at_once = at_once.max(end.node.peers[0].port.batches().count());
+                    end.work_on_latest();
+                    end.node.pump_all(&mut end.env);
+                    end.after(out);
+                });
+            }
+        }
+        assert_sound(&net);
+        if loss == 0.0 {
+            net.assert_flows_in_order();
+        }
+        // IPv4 and IPv6.
+        assert_eq!(at_once, 2, "batches at the same time");
+        assert!(peers(&net)[0].tx.contexts.batches > 50);
+        assert!(lost_of_thousand(&net) <= 1);
+    }
+}
+
 /// The scheme that is made for contexts.
+const AUTO: &str = "scheme = \"auto\"\ncodec = \"zstd:3\"";
+
 #[test]
 fn flow_queueing_works_with_contexts_over_links_that_lose() {
-    const AUTO: &str = "scheme = \"auto\"\ncodec = \"zstd:3\"";
     for (loss, at_most) in [(0.0, 0), (0.01, 1)] {
         for seed in 0..3 {
             let net = run([AUTO; 2], &good_link().with_loss(loss), seed);

@@ -336,6 +336,15 @@ impl End {
         }
     }
 
+    /// A worker is done with the batch of a context that was given to it last.
+    pub(super) fn work_on_latest(&mut self) {
+        if let Some(mut job) = self.env.context_worker.as_mut().and_then(Vec::pop) {
+            job.run();
+            job.took_ns = 100_000;
+            self.node.compressed_in_context(self.env.now(), job);
+        }
+    }
+
     /// The worker is done with all batches that it was to decode.
     pub(super) fn decode_in_contexts(&mut self) {
         let jobs = self.env.decode_worker.as_mut().map(std::mem::take).unwrap_or_default();

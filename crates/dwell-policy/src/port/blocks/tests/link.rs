@@ -119,7 +119,7 @@ impl World {
             match action {
                 Wanted::Compress(id) => self.compress(id, 1),
                 Wanted::CompressBatch => {
-                    let block = self.port.batch();
+                    let block = self.port.last_batch();
                     let (first, packets) = (block[0], block.len() as u32);
                     self.compress(first, packets);
                 }

@@ -41,8 +41,8 @@ fn sized(id: u32, bytes: u32, flow: u64) -> Packet {
 }
 
 fn compress(port: &mut Port, percent: u32) {
-    let bytes = 1500 * port.batch().len() as u32;
-    let (first, to) = (port.batch()[0], bytes * percent / 100);
+    let bytes = 1500 * port.last_batch().len() as u32;
+    let (first, to) = (port.last_batch()[0], bytes * percent / 100);
     port.compressed(first, Outcome::Smaller(to), 20_000);
     port.assert_invariants();
 }
@@ -198,7 +198,7 @@ fn what_does_not_shrink_is_learned_and_left_alone() {
         while let Some(action) = port.ask(NOW) {
             let id = match action {
                 Wanted::Compress(id) => id,
-                Wanted::CompressBatch => port.batch()[0],
+                Wanted::CompressBatch => port.last_batch()[0],
                 other => panic!("{other:?}"),
             };
             port.compressed(id, Outcome::NotSmaller, 20_000);
@@ -225,7 +225,7 @@ fn small_packets_alone_say_nothing_of_blocks() {
             match action {
                 Wanted::Compress(id) => port.compressed(id, Outcome::NotSmaller, 20_000),
                 Wanted::CompressBatch => {
-                    port.compressed(port.batch()[0], Outcome::NotSmaller, 20_000);
+                    port.compressed(port.last_batch()[0], Outcome::NotSmaller, 20_000);
                 }
                 other => panic!("{other:?}"),
             }
@@ -238,7 +238,7 @@ fn small_packets_alone_say_nothing_of_blocks() {
         let _ = port.arrive_one(NOW, sized(id, 100, 1));
     }
     assert_eq!(port.ask(NOW), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch().len(), 60);
+    assert_eq!(port.last_batch().len(), 60);
     assert_eq!(port.accounts().compress.bypassed[Bypass::BackOff as usize], 0);
 }
 

@@ -209,7 +209,7 @@ fn a_due_frame_is_compressed_as_a_whole_if_it_leaves_earlier() {
         let action = port.poll(at_us(50));
         let Some(Action::Compress(job)) = action else { panic!("{action:?}") };
         assert_eq!((job.packets, job.bytes, job.is_urgent), (2, 800, true));
-        assert_eq!(port.batch(), [PacketId(0), PacketId(1)]);
+        assert_eq!(port.last_batch(), [PacketId(0), PacketId(1)]);
         // The link waits for it, and so does whatever comes now.
         assert_eq!(port.arrive_one(at_us(55), packet(2, 40, 0)), Admission::Queued);
         assert_eq!((port.ask(at_us(55)), port.next_deadline()), (None, None));

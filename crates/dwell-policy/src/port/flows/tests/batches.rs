@@ -14,7 +14,7 @@ fn small_packets_are_compressed_in_company_only_where_there_is_company() {
         }
         if gather == Gather::HostPair {
             assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-            assert_eq!(port.batch().len(), 40);
+            assert_eq!(port.last_batch().len(), 40);
         } else {
             ready(&mut port, at(0));
             assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
@@ -126,7 +126,7 @@ fn no_more_goes_raw_before_a_batch_than_has_to() {
         arrive(&mut port, at(0), packet(id as u32, 1, bytes));
     }
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch(), [2, 3, 4].map(PacketId));
+    assert_eq!(port.last_batch(), [2, 3, 4].map(PacketId));
     assert_eq!(port.waiting(), (1, 2));
 }
 
@@ -147,7 +147,7 @@ fn a_batch_has_room_for_so_many_packets_and_bytes() {
         arrive(&mut port, at(0), packet(id, 1, 30));
     }
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch().len(), 128);
+    assert_eq!(port.last_batch().len(), 128);
     // 4 ms are 5,000 bytes.
     for (bytes, packets) in [(1_250, 4), (1_251, 3)] {
         let mut port = self::port(1_000);
@@ -155,7 +155,7 @@ fn a_batch_has_room_for_so_many_packets_and_bytes() {
             arrive(&mut port, at(0), packet(id, 1, bytes));
         }
         assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-        assert_eq!(port.batch().len(), packets, "{bytes}");
+        assert_eq!(port.last_batch().len(), packets, "{bytes}");
     }
 }
 
@@ -266,7 +266,7 @@ fn a_batch_takes_more_than_its_share_from_the_first_flow_if_others_do_not_belong
     }
     arrive(&mut port, at(0), packet(100, 101, 1_400));
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!(port.batch(), [0, 1, 2].map(PacketId));
+    assert_eq!(port.last_batch(), [0, 1, 2].map(PacketId));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn flows_take_turns_of_1514_bytes_in_a_batch() {
             arrive(&mut port, at(0), packet(id, u64::from(id / of_flow), bytes));
         }
         assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-        let flows = port.batch().iter().map(|id| id.0 / of_flow);
+        let flows = port.last_batch().iter().map(|id| id.0 / of_flow);
         flows.collect::<Vec<_>>().chunk_by(|a, b| a == b).map(<[u32]>::len).collect::<Vec<_>>()
     };
     // 16 packets are 1,600 bytes, and what is too much is taken off the next turn.
@@ -410,7 +410,7 @@ fn packets_may_limit_their_batches() {
     while sizes.iter().map(Vec::len).sum::<usize>() < 12 {
         match ask(&mut port, at(0)) {
             Some(Wanted::CompressBatch) => {
-                sizes[port.batch()[0].0 as usize % 2].push(port.batch().len());
+                sizes[port.last_batch()[0].0 as usize % 2].push(port.last_batch().len());
                 done(&mut port, 1_000);
             }
             Some(_) => (),

@@ -106,7 +106,7 @@ fn clearing_leaves_the_batch_in_the_compressor() {
     assert_eq!(port.waiting(), (57, 0));
     done(&mut port, 1_000);
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
-    assert_eq!((port.waiting(), port.batch()), ((54, 1), &[3, 4, 5].map(PacketId)[..]));
+    assert_eq!((port.waiting(), port.last_batch()), ((54, 1), &[3, 4, 5].map(PacketId)[..]));
     // Another cost of frames: what waits is counted again, what is being compressed is not.
     let frame = FrameCost { compressed_unit_bytes: 19, ..port.config().frame };
     port.configure(PortConfig { frame, ..port.config().clone() }).unwrap();
@@ -216,5 +216,5 @@ fn a_flow_of_poor_results_is_left_alone_and_asked_once_for_each_packet() {
     }
     ready(&mut port, at(0));
     assert!(matches!(ask(&mut port, at(0)), Some(Wanted::Compress(_) | Wanted::CompressBatch)));
-    assert_eq!(port.batch()[0], PacketId(10));
+    assert_eq!(port.last_batch()[0], PacketId(10));
 }

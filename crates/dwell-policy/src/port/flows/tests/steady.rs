@@ -59,7 +59,7 @@ fn run(rate: Rate, compressor: Compressor, standing: u32) -> Share {
             port.handle(now, if is_free { Event::LinkReady } else { Event::LinkBusy });
             match port.poll(now) {
                 Some(Action::Compress(asked)) => {
-                    let bytes: u32 = port.batch().len() as u32 * 1_400;
+                    let bytes: u32 = port.last_batch().len() as u32 * 1_400;
                     let took_ns =
                         compressor.fixed_ns + u64::from(bytes) * compressor.byte_ps / 1_000;
                     job = Some((now_ns + took_ns + compressor.later_ns, asked.id, bytes, took_ns));

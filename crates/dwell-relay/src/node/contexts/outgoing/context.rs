@@ -10,6 +10,7 @@ use dwell_policy::method::CodecPick;
 use dwell_wire::{ContextReport, HeaderPredictor};
 
 use super::Position;
+use super::parallel::Lately;
 use crate::node::contexts::again::Originals;
 use crate::node::contexts::begin::{Coder, Generation, Kind, Wanted};
 use crate::node::contexts::codec::{BatchCodec, Picking};
@@ -50,6 +51,7 @@ pub(super) struct Context {
     pub(super) is_out: bool,
     /// What headers of the present generation are predicted with, if they are.
     pub(super) predictor: Option<Box<HeaderPredictor>>,
+    pub(super) lately: Lately,
     /// The memory of the encoder when it was last here.
     pub(super) memory_bytes: usize,
     /// The generation, by a name that no other has had.
@@ -101,6 +103,7 @@ impl Context {
             encoder: None,
             is_out: false,
             predictor: None,
+            lately: Lately::default(),
             memory_bytes: 0,
             epoch: 0,
             ended: Some(Reason::First),
