@@ -220,7 +220,7 @@ impl Port {
         let action = match action {
             Action::Compress(job) => {
                 self.job = Some(job.id);
-                let packets = self.port.batch().iter().map(|id| id.0).collect();
+                let packets = self.port.batch(job.id).iter().map(|id| id.0).collect();
                 let (bytes, cost_ns, context) = (job.bytes, job.cost_ns, job.context);
                 let job = CompressJob { job: job.id.0, packets, bytes, cost_ns, context };
                 job.into_pyobject(py)?.into_any()

@@ -239,7 +239,10 @@ fn carry(
 ) -> anyhow::Result<Carried> {
     let hosts = star.hosts;
     let spokes = hosts.spokes.iter().enumerate().take(setting.loud);
-    let each = |(n, host)| (0..behind).map(move |at| (n, host, in_tunnel(n, at)));
+    let of_each = usize::from(behind);
+    let each = |(n, host)| {
+        (0..behind).map(move |at| (n * of_each + usize::from(at), host, in_tunnel(n, at)))
+    };
     let loud: Vec<_> = spokes.flat_map(each).collect();
     let streams = Streams::start(&hosts.hub, &loud)?;
     sleep(WARM_UP, is_interrupted)?;

@@ -30,6 +30,8 @@ pub(crate) struct CpuShare {
     limit_ppm: u64,
     /// Time that may be spent; below zero after a compression that took longer than that.
     credit_ns: i64,
+    /// What jobs under way are expected to take.
+    reserved_ns: i64,
     refilled_at: Instant,
     window_from: Instant,
     starved_ns: u64,
@@ -42,6 +44,7 @@ impl CpuShare {
             share_ppm: ONE_PPM,
             limit_ppm: ONE_PPM,
             credit_ns: CREDIT_NS_MAX,
+            reserved_ns: 0,
             refilled_at: Instant::ZERO,
             window_from: Instant::ZERO,
             starved_ns: 0,
@@ -79,7 +82,19 @@ impl CpuShare {
             self.refilled_at = now;
             self.credit_ns = (self.credit_ns + earned_ns as i64).min(CREDIT_NS_MAX);
         }
-        self.credit_ns > 0
+        self.credit_ns > self.reserved_ns
+    }
+
+    /// A job begins that is expected to take so long: while it is under way that is spoken for.
+    pub(crate) fn reserve(&mut self, cost_ns: u64) {
+        self.reserved_ns =
+            self.reserved_ns.saturating_add(i64::try_from(cost_ns).unwrap_or(i64::MAX));
+    }
+
+    /// It is over.
+    pub(crate) fn release(&mut self, cost_ns: u64) {
+        let cost_ns = i64::try_from(cost_ns).unwrap_or(i64::MAX);
+        self.reserved_ns = self.reserved_ns.saturating_sub(cost_ns).max(0);
     }
 
     /// Pays for a compression that took `took_ns`.

@@ -258,6 +258,14 @@ impl Port {
         self.common.accounts.held.packets == 0
     }
 
+    /// Returns the most jobs that there may be at the same time: by the configuration, if the scheme makes use of more than one.
+    pub fn jobs_max(&self) -> usize {
+        match &self.store {
+            Store::Flows(store) => store.jobs_max(),
+            _ => 1,
+        }
+    }
+
     /// True if a job is under way.
     pub fn is_compressing(&self) -> bool {
         self.common.batches().next().is_some()

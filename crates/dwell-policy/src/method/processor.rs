@@ -9,7 +9,7 @@ const USUAL_SHARE: f64 = 0.7;
 /// The processor time for what is compressed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Processor {
-    /// The share of one processor that compressing may take.
+    /// The share of one processor that compressing may take; more than one where several compress at the same time.
     pub share: f64,
     /// All that is done with a packet comes out of this, where less than a processor may be had for it.
     pub budget: Option<Budget>,
@@ -53,9 +53,10 @@ impl Processor {
         self.budget.map_or(self.share, |budget| budget.processors.min(self.share))
     }
 
-    /// Returns how many times longer compressing takes than where it has its usual share.
+    /// Returns how many times longer compressing takes than where it has its usual share, or more: one batch is compressed by
+    /// one processor.
     pub fn slowdown(&self) -> f64 {
-        USUAL_SHARE / self.processors().max(1e-6)
+        (USUAL_SHARE / self.processors().max(1e-6)).max(1.0)
     }
 
     /// Returns the solution of the linear programme: the most original bytes that a link of `link` bytes a second carries

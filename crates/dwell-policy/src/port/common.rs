@@ -50,6 +50,7 @@ struct Running {
     id: JobId,
     batch: Vec<PacketId>,
     explores: bool,
+    cost_ns: u64,
 }
 
 /// The waiting packets, as limits count them.
@@ -145,8 +146,10 @@ impl Common {
         self.jobs_begun += 1;
         let spare = self.spare_batches.pop().unwrap_or_default();
         let batch = std::mem::replace(&mut self.batch, spare);
-        self.jobs.push(Running { id, batch, explores: std::mem::take(&mut self.explores) });
+        let explores = std::mem::take(&mut self.explores);
         let cost_ns = self.estimate(key.0, key.1, bytes).cost_ns;
+        self.cpu_share.reserve(cost_ns);
+        self.jobs.push(Running { id, batch, explores, cost_ns });
         Action::Compress(Job { id, packets, bytes, cost_ns, context, is_urgent: false })
     }
 
@@ -154,7 +157,8 @@ impl Common {
     #[inline]
     pub(super) fn end_job(&mut self, job: JobId) -> bool {
         let Some(at) = self.jobs.iter().position(|it| it.id == job) else { return false };
-        let Running { mut batch, explores, .. } = self.jobs.swap_remove(at);
+        let Running { mut batch, explores, cost_ns, .. } = self.jobs.swap_remove(at);
+        self.cpu_share.release(cost_ns);
         batch.clear();
         self.spare_batches.push(batch);
         self.ended_explores = explores;
@@ -238,6 +242,10 @@ impl Common {
     pub(super) fn explore(&mut self, now: Instant, (flow, class): (u64, ClassKey)) -> bool {
         let Some(learned) = &mut self.learned else { return false };
         let is_known = learned.is_known((flow, class), &self.back_off);
+        // Its time is not spent before it is over.
+        if self.jobs.iter().any(|job| job.explores) {
+            return false;
+        }
         self.explores = self.explorer.may_explore(now, is_known);
         self.explores
     }

@@ -80,6 +80,8 @@ pub(super) struct Flows {
     busy: usize,
     /// The most that may be.
     jobs_max: usize,
+    /// All flows wait for those: it was looked, and nothing has changed since.
+    is_blocked: bool,
     /// Bytes of what was chosen and is not being compressed, headers of units included.
     ready_bytes: u64,
     /// Packets in `chosen`, and those of them that were put back.
@@ -116,6 +118,7 @@ impl Flows {
             chosen: VecDeque::new(),
             busy: 0,
             jobs_max: 1,
+            is_blocked: false,
             ready_bytes: 0,
             chosen_packets: 0,
             returned: 0,
@@ -152,6 +155,7 @@ impl Flows {
         // What is gathered for a frame waits for its batch; and to save bytes is not urgent.
         let jobs_max = if self.held.gathers() { 1 } else { common.config.jobs_max };
         self.jobs_max = usize::from(jobs_max.max(1));
+        self.is_blocked = false;
         self.room = match scheme.select {
             Select::Slack { bytes_max, packets_max, batch_ns, .. } => {
                 Room { bytes: bytes_max, packets: packets_max as usize, link_ns: batch_ns }
@@ -192,11 +196,13 @@ impl Flows {
             was_seen: false,
             may_try: None,
         };
+        self.is_blocked &= !self.is_free(&entry);
         let waiting_bytes = self.lanes.push(entry, is_known);
         self.bulk.note(now, packet.flow, waiting_bytes);
         self.held.arrived(now, packet.max_wait_ns);
         while let Some(reason) = self.excess(common) {
             let Some(entry) = self.lanes.pop_fattest() else { return };
+            self.is_blocked = false;
             drop_entry(common, &entry, reason);
         }
     }
@@ -266,9 +272,10 @@ impl Flows {
         let Some(at) = self.chosen.iter().position(is_it) else { return };
         let unit = &mut self.chosen[at];
         if let Some(job) = unit.job.take() {
-            let late_ns = now.since_ns(job.done_at.before_ns(self.late_ns));
+            let late_ns = now.since_ns(job.expected_at);
             self.late_ns = late_ns.max(self.late_ns - self.late_ns / 4).min(LATE_NS_MAX);
             self.busy -= 1;
+            self.is_blocked = false;
         }
         let (packets, bytes) = (1 + unit.followers.len() as u32, unit.original_bytes());
         let to_bytes = common.book_compress(outcome, (packets, bytes), took_ns);
@@ -295,7 +302,7 @@ impl Flows {
     /// What is being compressed.
     fn compressing(&self) -> impl Iterator<Item = &Unit> {
         // Nothing else need be looked for among what was chosen.
-        self.chosen.iter().filter(|unit| unit.is_compressing()).take(self.busy)
+        self.chosen.iter().rev().filter(|unit| unit.is_compressing()).take(self.busy)
     }
 
     /// True if one more batch may be compressed at the same time.
@@ -315,7 +322,29 @@ impl Flows {
         if self.busy == 0 || self.lanes.peek(at).is_some_and(|first| self.is_free(first)) {
             return Some(at);
         }
-        self.lanes.find(skips_new, |entry| self.is_free(entry))
+        if self.is_blocked {
+            return None;
+        }
+        let found = self.next_free(skips_new);
+        self.is_blocked = found.is_none() && !skips_new;
+        found
+    }
+
+    fn next_free(&mut self, skips_new: bool) -> Option<u32> {
+        let Self { lanes, chosen, busy, .. } = self;
+        let compressing = || chosen.iter().rev().filter(|unit| unit.is_compressing()).take(*busy);
+        lanes.next_of(skips_new, |entry| !compressing().any(|unit| unit.is_before(entry)))
+    }
+
+    /// What the batches that are being compressed will take of the link, as those before them.
+    fn coming_bytes(&self) -> u64 {
+        let bytes = self.compressing().map(|unit| u64::from(unit.original_bytes())).sum();
+        self.batches.shrink(bytes)
+    }
+
+    /// The most batches that are compressed at the same time.
+    pub(super) fn jobs_max(&self) -> usize {
+        self.jobs_max
     }
 
     pub(super) fn poll(&mut self, common: &mut Common, now: Instant) -> Option<Action> {
@@ -365,7 +394,10 @@ impl Flows {
         loop {
             match self.lanes.first(at, now, &grant)? {
                 First::Waiting(entry) => return Some(entry),
-                First::Dropped(entry) => drop_entry(common, &entry, DropReason::Delay),
+                First::Dropped(entry) => {
+                    self.is_blocked = false;
+                    drop_entry(common, &entry, DropReason::Delay);
+                }
                 First::Marked(entry) => {
                     common.accounts.marked += 1;
                     common.marked.push_back(entry.id);
@@ -399,7 +431,7 @@ impl Flows {
         self.sendable().is_some()
             || match self.busy {
                 0 => self.lanes.packets() > 0,
-                _ => self.beside().is_some(),
+                _ => !self.is_blocked && self.beside().is_some(),
             }
     }
 
@@ -420,6 +452,7 @@ impl Flows {
         self.next = self.next.filter(|action| matches!(action, Action::Compress(_)));
         self.batch = None;
         self.begin_at = None;
+        self.is_blocked = false;
         self.held.emptied();
         self.chosen_packets = self.chosen.iter().map(|unit| 1 + unit.followers.len()).sum();
         (self.ready_bytes, self.returned) = (0, 0);

@@ -9,7 +9,7 @@ use dwell_base::{Instant, Rng};
 use dwell_relay::config::Config;
 use dwell_relay::node::Node;
 use dwell_relay::trust::RandomSource;
-use dwell_report::status::{PeerState, PeerStatus};
+use dwell_report::status::{PeerState, PeerStatus, RateSource};
 use dwell_testkit::virtual_net::{self, Outbox};
 
 use crate::modelled::World;
@@ -22,6 +22,21 @@ pub(crate) type Addresses = Rc<[Cell<SocketAddr>; 2]>;
 /// Returns the addresses that the sides begin with.
 pub(crate) fn addresses() -> Addresses {
     Rc::new([1, 2].map(|host| Cell::new(SocketAddr::from(([192, 0, 2, host], 7733)))))
+}
+
+/// What one end has sent so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Bytes of packets, and of those that have arrived.
+    pub(crate) made_bytes: u64,
+    pub(crate) arrived_bytes: u64,
+    /// By the node's own account.
+    pub(crate) sent_packets: u64,
+    pub(crate) compressed_packets: u64,
+    pub(crate) rate_bps: f64,
+    pub(crate) rate_source: RateSource,
+    /// It can be compressed, and is to be.
+    pub(crate) is_compressible: bool,
 }
 
 /// One end of the link.
@@ -39,6 +54,7 @@ pub(crate) struct End {
     /// Starts of this side, for fresh random numbers.
     starts: u64,
     pub(crate) made: u64,
+    made_bytes: u64,
     /// The same, flow by flow.
     pub(crate) made_by_flow: [u64; FLOWS],
     next_at: Instant,
@@ -81,6 +97,7 @@ impl End {
             rng: Rng::stream(seed, 50 + side as u64),
             starts: 0,
             made: 0,
+            made_bytes: 0,
             made_by_flow: [0; FLOWS],
             next_at: Instant::from_ns(SECOND_NS),
             shift_until: Instant::ZERO,
@@ -141,6 +158,21 @@ impl End {
         (contexts.generations.get("picked").copied().unwrap_or(0), contexts.open)
     }
 
+    /// What it has sent so far, and what came of that at the other end.
+    pub(crate) fn pace(&self, arrived_bytes: u64) -> Pace {
+        let status = self.status();
+        Pace {
+            made_bytes: self.made_bytes,
+            arrived_bytes,
+            sent_packets: status.tx.sent.packets,
+            compressed_packets: status.tx.compressed.packets,
+            // Before there is one, or without one, the link takes all.
+            rate_bps: status.rate_bps.map_or(f64::INFINITY, |bps| bps as f64),
+            rate_source: status.rate_source,
+            is_compressible: self.setup.compresses() && self.content != packet::RANDOM,
+        }
+    }
+
     /// Sends the same all the time until then.
     pub(crate) fn keep_steady(&mut self, now: Instant, until: Instant, rng: &mut Rng) {
         self.spacing_ns = [2, 5, 20][rng.below(3) as usize] * MILLI_NS;
@@ -164,6 +196,7 @@ impl End {
         let mut packet = packet::make(self.side, self.seed, (self.made, self.content));
         self.world.processor.moved_packet();
         self.made += 1;
+        self.made_bytes += packet.len() as u64;
         self.made_by_flow[packet::flow_of(&packet)] += 1;
         self.other_made[self.side].set(self.made);
         if let Some(peer) = self.node.packet(&mut self.world, &mut packet) {

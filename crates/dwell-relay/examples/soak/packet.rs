@@ -25,6 +25,8 @@ const WINDOW: u64 = 1 << 16;
 pub(crate) const FLOWS: usize = 12;
 /// The kinds of content that a source sends.
 pub(crate) const CONTENTS: u64 = 4;
+/// The kind that can't be compressed.
+pub(crate) const RANDOM: u8 = 1;
 
 /// The packet of this number from side 0 or 1 to the other, in one of a few flows.
 pub(crate) fn make(side: usize, seed: u64, (number, content): (u64, u8)) -> Vec<u8> {
@@ -42,7 +44,7 @@ pub(crate) fn make(side: usize, seed: u64, (number, content): (u64, u8)) -> Vec<
     packet.push(content);
     let len = payload - PAYLOAD_MIN;
     match (content, flow % 3) {
-        (0, 0) | (1, _) => {
+        (0, 0) | (RANDOM, _) => {
             let mut bytes = vec![0; len];
             rng.fill(&mut bytes);
             packet.extend(bytes);
@@ -114,6 +116,7 @@ fn header(side: usize, flow: u64, payload: usize) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) packets: u64,
+    pub(crate) bytes: u64,
     /// The same, flow by flow.
     pub(crate) by_flow: [u64; FLOWS],
     /// Packets of this side that its relay refused, and said so.
@@ -159,6 +162,7 @@ impl Arrivals {
             self.first += 1;
         }
         self.packets += 1;
+        self.bytes += packet.len() as u64;
         self.by_flow[flow_of(packet)] += 1;
         Ok(())
     }

@@ -10,9 +10,10 @@ use dwell_base::{Instant, Rng};
 use dwell_confine::memory;
 use dwell_testkit::virtual_net::{DirectionId, NodeId, VirtualNet};
 
-use crate::end::{Addresses, End, addresses};
+use crate::end::{Addresses, End, Pace, addresses};
 use crate::packet::FLOWS;
 use crate::setup::Setup;
+use crate::steady::{Place, Watch};
 use crate::weather::{Incident, Spell};
 
 const HOUR_NS: u64 = 3_600 * SECOND_NS;
@@ -44,7 +45,7 @@ struct Flows {
 }
 
 /// The results of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Summary {
     hours: f64,
     sent: u64,
@@ -60,10 +61,41 @@ pub(crate) struct Summary {
     picks: u64,
     /// The most of one spell, for each context that was open.
     picks_most: f64,
+    /// Sides that were observed where nothing changed; the least that came of what the link takes, the most that a found
+    /// rate was by the least, and the least part that was compressed of what a full link was sent.
+    watched: u64,
+    share_least: f64,
+    swing_most: f64,
+    compressed_least: f64,
     /// The least memory that the process had, early and late.
     resident_bytes: [u64; 2],
     /// The memory that the contexts of both ends had at these times.
     context_bytes: [u64; 2],
+}
+
+impl Summary {
+    const fn new(hours: f64) -> Self {
+        Self {
+            hours,
+            sent: 0,
+            arrived: 0,
+            refused: 0,
+            spells: 0,
+            restarts: 0,
+            reloads: 0,
+            moves: 0,
+            steady_ns: 0,
+            steady_picks: 0,
+            picks: 0,
+            picks_most: 0.0,
+            watched: 0,
+            share_least: f64::INFINITY,
+            swing_most: 1.0,
+            compressed_least: f64::INFINITY,
+            resident_bytes: [0; 2],
+            context_bytes: [0; 2],
+        }
+    }
 }
 
 impl fmt::Display for Summary {
@@ -73,7 +105,8 @@ impl fmt::Display for Summary {
             f,
             "{:.1} h, {} packets sent, {} arrived, {} refused, {} changes of weather, {} restarts, {} reloads, \
              {} moves; {} changes of codec, {} of them in {:.1} h of contexts where nothing else changed, \
-             {:.1} of a context in one spell at most; memory {early:.1} MiB early, {late:.1} MiB late",
+             {:.1} of a context in one spell at most; {} times a side where nothing changed: {:.2} of what the link takes at least, \
+             found rates {:.2} times the least at most, {:.2} compressed of what a full link was sent at least; memory {early:.1} MiB early, {late:.1} MiB late",
             self.hours,
             self.sent,
             self.arrived,
@@ -86,6 +119,10 @@ impl fmt::Display for Summary {
             self.steady_picks,
             self.steady_ns as f64 / HOUR_NS as f64,
             self.picks_most,
+            self.watched,
+            self.share_least,
+            self.swing_most,
+            self.compressed_least,
         )
     }
 }
@@ -102,8 +139,7 @@ struct Run {
 /// Runs a pair for the given number of virtual hours; the error says what went wrong and when.
 pub(crate) fn run(setup: &Setup, seed: u64, hours: f64) -> Result<Summary, String> {
     let until_ns = (hours * HOUR_NS as f64) as u64;
-    let mut run = Run::new(setup, seed)?;
-    run.summary.hours = hours;
+    let mut run = Run::new(setup, seed, hours)?;
     let mut next_check_ns = 0;
     while run.now_ns() < until_ns {
         run.spell(until_ns).map_err(|e| run.at(&e))?;
@@ -117,7 +153,7 @@ pub(crate) fn run(setup: &Setup, seed: u64, hours: f64) -> Result<Summary, Strin
 }
 
 impl Run {
-    fn new(setup: &Setup, seed: u64) -> Result<Self, String> {
+    fn new(setup: &Setup, seed: u64, hours: f64) -> Result<Self, String> {
         let mut rng = Rng::stream(seed, 1);
         let (addresses, made) = (addresses(), Rc::new([Cell::new(0), Cell::new(0)]));
         let mut net = VirtualNet::new();
@@ -127,7 +163,7 @@ impl Run {
         let ends = [end(0)?, end(1)?];
         let fair = Spell::next(&mut rng).link;
         let links = net.connect((ends[0], 0), (ends[1], 0), fair.clone(), fair.with_seed(seed));
-        Ok(Self { net, ends, links, addresses, rng, summary: Summary::default() })
+        Ok(Self { net, ends, links, addresses, rng, summary: Summary::new(hours) })
     }
 
     fn now_ns(&self) -> u64 {
@@ -161,7 +197,8 @@ impl Run {
         let before = self.picks();
         if spell.is_fair && now + RECOVERY_NS < end {
             self.go_to(now + RECOVERY_NS)?;
-            self.fair(end, spell.is_steady)?;
+            let place = Place { link_bps: spell.link_bps, cpu_share: spell.cpu_share };
+            self.fair(end, spell.is_steady.then_some(place))?;
         }
         self.go_to(end)?;
         // Those of a node that was killed are not counted on.
@@ -172,19 +209,26 @@ impl Run {
     }
 
     /// Fair weather until then: packets arrive.
-    fn fair(&mut self, end: Instant, is_steady: bool) -> Result<(), String> {
+    fn fair(&mut self, end: Instant, steady: Option<Place>) -> Result<(), String> {
         let settled = self.net.now() + SETTLE_NS;
         let start = self.counts();
-        let (mut found, mut silent) = (None, [[0; FLOWS]; 2]);
+        let (mut found, mut watches, mut silent) = (None, None, [[0; FLOWS]; 2]);
         while self.net.now() < end {
             let before = self.counts();
             self.go_to((self.net.now() + FLOW_NS).min(end))?;
             self.check_flows(&before, &mut silent)?;
-            if is_steady && found.is_none() && self.net.now() >= settled {
+            if steady.is_some() && found.is_none() && self.net.now() >= settled {
                 found = Some((self.net.now(), self.picks()));
+                watches = Some([0, 1].map(|side| Watch::new(self.net.now(), self.pace(side))));
+            }
+            for (side, watch) in watches.iter_mut().flatten().enumerate() {
+                watch.look(self.pace(side));
             }
         }
         self.check_that_it_goes_on(&start)?;
+        if let (Some(watches), Some(place)) = (watches, steady) {
+            self.check_share(&watches, place)?;
+        }
         found.map_or(Ok(()), |(since, before)| self.check_picks(since, before))
     }
 
@@ -198,6 +242,26 @@ impl Run {
 
     fn picks(&self) -> [(u64, u64); 2] {
         self.ends.map(|id| self.net.node(id).picks())
+    }
+
+    fn pace(&self, side: usize) -> Pace {
+        let arrived_bytes = self.net.node(self.ends[1 - side]).arrivals.bytes;
+        self.net.node(self.ends[side]).pace(arrived_bytes)
+    }
+
+    /// Where nothing changes, the link is made use of, and what is found stays.
+    fn check_share(&mut self, watches: &[Watch; 2], place: Place) -> Result<(), String> {
+        for (side, watch) in watches.iter().enumerate() {
+            let Some(seen) = watch.seen(self.net.now(), self.pace(side), place) else { continue };
+            let summary = &mut self.summary;
+            summary.watched += 1;
+            summary.share_least = summary.share_least.min(seen.share);
+            summary.swing_most = summary.swing_most.max(seen.swing.unwrap_or(1.0));
+            summary.compressed_least =
+                summary.compressed_least.min(seen.compressed.unwrap_or(f64::INFINITY));
+            seen.check(side).map_err(|error| format!("{error}: {seen:?} at {place:?}"))?;
+        }
+        Ok(())
     }
 
     /// Where nothing has changed since then, codecs have not either.

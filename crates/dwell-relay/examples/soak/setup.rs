@@ -8,6 +8,8 @@ use dwell_relay::trust::public_key;
 
 /// Rates that a reload may change to.
 const RATES: [&str; 4] = ["64kbit", "300kbit", "5mbit", "auto"];
+/// Those that a run may begin with: one that is written, and none.
+pub(crate) const FIRST_RATES: [&str; 2] = ["300kbit", "auto"];
 const CODECS: [&str; 5] = ["zstd:1", "auto", "lz4", "ppm", "deflate:6"];
 
 /// A configuration in short.
@@ -24,10 +26,15 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// Begins with this scheme, and keeps to this codec, if one is named.
-    pub(crate) fn new(scheme: &str, codec: Option<&str>, keyed: bool) -> Self {
+    pub(crate) fn new(scheme: &str, codec: Option<&str>, rate: &'static str, keyed: bool) -> Self {
         let (scheme, changes_codec) = (scheme.to_owned(), codec.is_none());
         let codec = codec.unwrap_or(CODECS[0]).to_owned();
-        Self { scheme, codec, changes_codec, rate: RATES[1], keyed }
+        Self { scheme, codec, changes_codec, rate, keyed }
+    }
+
+    /// What waits may be compressed by the scheme that is meant for it.
+    pub(crate) fn compresses(&self) -> bool {
+        self.scheme == "auto"
     }
 
     /// Another rate; every other time another codec and scheme as well, unless a codec was named: then contexts

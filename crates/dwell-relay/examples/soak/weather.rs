@@ -22,6 +22,8 @@ pub(crate) enum Incident {
 pub(crate) struct Spell {
     pub(crate) lasts_ns: u64,
     pub(crate) link: LinkSpec,
+    /// Its rate, in bits per second.
+    pub(crate) link_bps: f64,
     /// The part of its processor that each node has.
     pub(crate) cpu_share: f64,
     pub(crate) incident: Incident,
@@ -64,6 +66,15 @@ impl Spell {
         let lasts_ns = (20 + rng.below(600)) * SECOND_NS;
         let is_fair = kind < 4;
         let cpu_share = [1.0, 1.0, 0.25, 0.02][rng.below(4) as usize];
-        Self { lasts_ns, link, cpu_share, incident, is_fair, is_steady: is_fair && rng.chance(0.5) }
+        let link_bps = rate as f64 * 1e3;
+        Self {
+            lasts_ns,
+            link,
+            link_bps,
+            cpu_share,
+            incident,
+            is_fair,
+            is_steady: is_fair && rng.chance(0.5),
+        }
     }
 }

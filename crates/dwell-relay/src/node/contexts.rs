@@ -62,6 +62,9 @@ const BOUND_MARGIN_NS: u64 = 50 * MILLI_NS;
 /// Packets beside records of contexts are retransmitted like these for so long after them.
 const ACTIVE_NS_MIN: u64 = 1_000 * MILLI_NS;
 
+/// The buffers that are kept for jobs to come, in pairs.
+const SPARE_MAX: usize = 2;
+
 /// It is looked at how batches are compressed at most this often: it takes as much time as a few packets.
 const LOOKS_APART_NS: u64 = 5 * MILLI_NS;
 
@@ -191,6 +194,13 @@ impl Contexts {
             dictionary_before: None,
             their_dictionary: None,
             spare: Vec::new(),
+        }
+    }
+
+    /// The buffers of a job that is over. As many are kept as are used all the time.
+    fn give_back(&mut self, buffers: (Vec<u8>, Vec<u8>)) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(buffers);
         }
     }
 

@@ -36,6 +36,9 @@ impl Flows {
     /// What becomes of a flow's first packet.
     pub(super) fn choose(&mut self, common: &mut Common, now: Instant, at: u32) -> Option<Choice> {
         let entry = self.first(common, now, at)?;
+        if !self.is_free(&entry) {
+            return None; // the one before it was dropped
+        }
         if !common.config.scheme.compresses() {
             return Some(Choice::Raw(Bypass::Scheme));
         }
@@ -153,6 +156,11 @@ impl Flows {
         if !self.has_slot() || self.ready_bytes > self.ready_bytes_max(common) {
             return false;
         }
+        // One more than keeps the link busy would only make others wait behind it.
+        let is_enough = || self.ready_bytes + self.coming_bytes() > self.ready_bytes_max(common);
+        if self.busy > 0 && !common.link_idle && is_enough() {
+            return false;
+        }
         // What goes at once waits for the link only.
         let is_little = self.lanes.new_bytes() <= sparse_bytes(common);
         let skips_new = is_little && !common.link_idle && !self.held.gathers();
@@ -170,13 +178,13 @@ impl Flows {
         let Some(at) = self.turn(skips_new) else { return false };
         let (at, bytes) = match self.choose(common, now, at) {
             Some(Choice::Batch(bytes)) => (at, bytes),
-            Some(Choice::Behind { raw_bytes, bytes }) if self.busy == 0 => {
+            Some(Choice::Behind { raw_bytes, bytes }) => {
                 self.choose_raw(common, now, raw_bytes);
-                let next = self.lanes.next(skips_new).filter(|&at| self.is_eligible(at));
+                let next = self.turn(skips_new).filter(|&at| self.is_eligible(at));
                 let Some(at) = next else { return true };
                 (at, bytes)
             }
-            Some(Choice::Raw(_) | Choice::Behind { .. }) | None => return false,
+            Some(Choice::Raw(_)) | None => return false,
         };
         self.begin_at = self.begins_later(common, now, at, bytes);
         if self.begin_at.is_some() {
@@ -204,8 +212,11 @@ impl Flows {
     pub(super) fn choose_raw(&mut self, common: &mut Common, now: Instant, link_bytes: u64) {
         let until_bytes = self.ready_bytes + link_bytes;
         while self.ready_bytes < until_bytes {
-            let Some(at) = self.lanes.next(false) else { return };
+            let Some(at) = self.turn(false) else { return };
             let Some(entry) = self.first(common, now, at) else { continue };
+            if !self.is_free(&entry) {
+                continue;
+            }
             self.lanes.pop(at);
             let mut unit = Unit::raw(entry, self.spare.pop().unwrap_or_default());
             unit.bypass = Some(entry.bypass.unwrap_or(Bypass::NoTime));
@@ -239,8 +250,7 @@ impl Flows {
                 Some(next) if is_open || next != before => at = next,
                 _ => return members,
             }
-            // Out of turn nobody gets a share of the next round.
-            if !self.lanes.has_credit(at) || bytes >= bytes_max || !self.is_of_batch(at, &members) {
+            if bytes >= bytes_max || !self.is_of_batch(at, &members) {
                 break;
             }
         }
@@ -269,7 +279,10 @@ impl Flows {
         let bytes_max = bytes_max.min(entry.batch_bytes_max.into());
         let fits =
             *bytes + u64::from(entry.bytes) <= bytes_max && members.len() < self.room.packets;
-        let belongs = is_first || (fits && self.is_of_batch(at, members));
+        let belongs = match is_first {
+            true => self.is_free(&entry),
+            false => fits && self.is_of_batch(at, members),
+        };
         if !belongs {
             return false;
         }
@@ -303,9 +316,11 @@ impl Flows {
         let context = common.config.scheme.has_contexts().then_some(first.group);
         let action = common.begin_job(unit.original_bytes(), first.learned_as(), context);
         if let Action::Compress(job) = action {
+            let expected_at = now + job.cost_ns;
             let done_at = now + job.cost_ns.saturating_add(self.late_ns);
-            unit.job = Some(Running { id: job.id, done_at });
+            unit.job = Some(Running { id: job.id, expected_at, done_at });
             self.busy += 1;
+            self.is_blocked = false;
             self.passes_at = self.done_at().map_or(done_at, |at| at.min(done_at)) + 1;
             self.job_cost_ns = job.cost_ns;
             self.held.spend(job.cost_ns);

@@ -113,7 +113,7 @@ impl Flows {
     /// A flow that need not wait for what is being compressed: its first packet is of another group, and
     /// nothing of it is in those batches.
     pub(super) fn beside(&self) -> Option<u32> {
-        self.lanes.find(false, |entry| self.is_free(entry))
+        self.lanes.find(|entry| self.is_free(entry))
     }
 
     /// Such a flow whose first packet goes raw anyhow: it has nothing to wait for, whatever others do.
@@ -121,7 +121,7 @@ impl Flows {
         if !self.lanes.has_raw() {
             return None;
         }
-        self.lanes.find(false, |entry| entry.bypass.is_some() && self.is_free(entry))
+        self.lanes.find(|entry| entry.bypass.is_some() && self.is_free(entry))
     }
 
     /// When the first of the batches that are being compressed should be done.
@@ -150,8 +150,10 @@ impl Flows {
         let wait_bytes = common.wait_bytes(self.ready_bytes).max(common.link.given_bytes);
         let gained_ns = gained_ns(wait_bytes, entry.bytes, ratio, rate);
         let patience_ns = gained_ns.saturating_sub(cost_ns);
-        let Some(done_at) = self.done_at() else { return Some(Bypass::NoTime) };
-        let expected_at = done_at.before_ns(self.late_ns);
+        let expected = self.compressing().filter_map(|unit| unit.job).map(|job| job.expected_at);
+        let (Some(done_at), Some(expected_at)) = (self.done_at(), expected.min()) else {
+            return Some(Bypass::NoTime);
+        };
         let left_ns = expected_at.since_ns(now).max(now.since_ns(expected_at));
         if left_ns >= patience_ns {
             return Some(Bypass::NoTime);
@@ -177,6 +179,7 @@ impl Flows {
             return false;
         }
         self.lanes.pop(at);
+        self.is_blocked = false;
         self.lanes.charge(at, unit_bytes);
         let reason = entry.bypass.unwrap_or(reason);
         common.accounts.bypass(reason);

@@ -14,6 +14,10 @@ use crate::port::mixer::Mixer;
 /// a connection of its own, others would never send.
 const NEW_PART: i64 = 2;
 
+/// What a flow has sent beyond its share is remembered up to this many bytes: more than a batch. Who is served out of its turn,
+/// because others wait for what is being compressed, has taken nothing from them.
+const DEBT_BYTES_MAX: i64 = 128 << 10;
+
 /// Which list a flow is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum List {
@@ -171,17 +175,57 @@ impl Lanes {
         }
     }
 
-    /// A flow for which `suits` is true of its first packet, whether it is its turn or not; rather one that may send more
-    /// in this round. With `skips_new`, of those that have waited before.
-    pub(super) fn find(&self, skips_new: bool, suits: impl Fn(&Entry) -> bool) -> Option<u32> {
+    /// A flow for which `suits` is true of its first packet, whether it is its turn or not.
+    pub(super) fn find(&self, suits: impl Fn(&Entry) -> bool) -> Option<u32> {
         let first = |at: u32| self.lanes[at as usize].queue.front();
-        let new = self.new.iter().take(if skips_new { 0 } else { usize::MAX });
-        let mut suiting = new.chain(&self.old).copied().filter(|&at| first(at).is_some_and(&suits));
-        let found = suiting.next()?;
-        if self.has_credit(found) {
-            return Some(found);
+        self.new.iter().chain(&self.old).copied().find(|&at| first(at).is_some_and(&suits))
+    }
+
+    /// The flow whose turn it is among those for which `suits` is true of the first packet; with `skips_new`, of those that have
+    /// waited before. Others keep their places, and get no share meanwhile.
+    pub(super) fn next_of(
+        &mut self,
+        skips_new: bool,
+        suits: impl Fn(&Entry) -> bool,
+    ) -> Option<u32> {
+        let are_due = self.new_in_turn >= NEW_PART * self.quantum_bytes && !self.old.is_empty();
+        let lists = match (skips_new, are_due) {
+            (true, _) => [List::Old, List::None],
+            (false, false) => [List::New, List::Old],
+            (false, true) => [List::Old, List::New],
+        };
+        lists.into_iter().find_map(|list| self.next_in(list, &suits))
+    }
+
+    fn next_in(&mut self, list: List, suits: &impl Fn(&Entry) -> bool) -> Option<u32> {
+        let mut place = 0;
+        loop {
+            let flows = match list {
+                List::None => return None,
+                List::New => &self.new,
+                List::Old => &self.old,
+            };
+            let at = *flows.get(place)?;
+            let lane = &mut self.lanes[at as usize];
+            match lane.queue.front().is_some_and(suits) {
+                false => place += 1,
+                true if lane.deficit > 0 => return Some(at),
+                true => {
+                    lane.deficit += self.quantum_bytes;
+                    self.age_from(list, place);
+                }
+            }
         }
-        suiting.find(|&at| self.has_credit(at)).or(Some(found))
+    }
+
+    /// Moves a flow from this place of its list to the end of the old ones.
+    fn age_from(&mut self, list: List, place: usize) {
+        let flows = if list == List::New { &mut self.new } else { &mut self.old };
+        let Some(at) = flows.remove(place) else { return };
+        let lane = &mut self.lanes[at as usize];
+        self.new_bytes -= if list == List::New { lane.bytes } else { 0 };
+        lane.list = List::Old;
+        self.old.push_back(at);
     }
 
     /// Moves the first flow of its list to the end of the old ones.
@@ -271,7 +315,7 @@ impl Lanes {
     /// Books what a flow's packets take of the link against its share.
     pub(super) fn charge(&mut self, at: u32, link_bytes: u64) {
         let lane = &mut self.lanes[at as usize];
-        lane.deficit = lane.deficit.saturating_sub_unsigned(link_bytes);
+        lane.deficit = lane.deficit.saturating_sub_unsigned(link_bytes).max(-DEBT_BYTES_MAX);
         let is_before_others = lane.list == List::New && !self.old.is_empty();
         let link_bytes = i64::try_from(link_bytes).unwrap_or(i64::MAX);
         self.new_in_turn = match is_before_others {

@@ -43,7 +43,9 @@ impl Entry {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
     pub(super) id: JobId,
-    /// When it should be done, if it is as late as batches are at worst.
+    /// When it is expected to be done, ...
+    pub(super) expected_at: Instant,
+    /// ... and when it should be if it is as late as batches are at worst.
     pub(super) done_at: Instant,
 }
 

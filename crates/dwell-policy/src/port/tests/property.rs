@@ -368,7 +368,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60000))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
 
     #[test]
     fn invariants_hold_after_every_event(

@@ -63,7 +63,7 @@ pub(in crate::node) fn compress_in_context(
         peer.contexts.flows.crowded_out(now, group);
     }
     let Some(Entered { context, epoch, encoder, is_new, generation, begins }) = entered else {
-        peer.contexts.spare.push((batch, out));
+        peer.contexts.give_back((batch, out));
         return false;
     };
     if is_new {
@@ -161,7 +161,7 @@ pub(in crate::node) fn finish(
         // Nothing refers to it: its packets go as they are.
         _ => Outcome::Failed,
     };
-    contexts.spare.push((batch, out));
+    contexts.give_back((batch, out));
     outcome
 }
 

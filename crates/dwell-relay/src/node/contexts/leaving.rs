@@ -253,7 +253,7 @@ impl Node {
         peer.contexts.outgoing.set_path(rate, peer.rtt_ns);
         peer.contexts.incoming.set_path(peer.rtt_ns);
         let parallel = peer.contexts.outgoing.parallel(now);
-        self.processors.set_parallel(index, parallel.min(f64::from(peer.port.config().jobs_max)));
+        self.processors.set_parallel(index, parallel.min(peer.port.jobs_max() as f64));
         let mut processor = self.processors.of_peer(now, index);
         if let Some(share) = peer.config.saving.cpu_share() {
             processor.share = processor.share.min(share);

@@ -2,11 +2,14 @@
 
 use super::*;
 
-/// A port that may have so many jobs, with much of each of three groups; a job takes 2 ms.
+/// A port that may have so many jobs, with much of each of three groups; a job takes 20 ms.
 fn loaded(jobs_max: u8) -> Port {
-    let mut port = port(2 * MILLI_NS);
+    let mut port = port(20 * MILLI_NS);
     let rate = Some(Rate::from_mbps(50));
     port.configure(PortConfig { rate, jobs_max, ..port.config().clone() }).unwrap();
+    // The link has so much to send that there is time for all of them.
+    let link = LinkState { ahead_bytes: 200_000, ..LinkState::of_rate(rate) };
+    port.handle(at(0), Event::Link(link));
     for id in 0..180 {
         arrive(&mut port, at(0), packet(id, 100 * (1 + u64::from(id % 3)), 1_400));
     }
@@ -72,4 +75,57 @@ fn what_is_gathered_to_save_bytes_is_compressed_batch_by_batch() {
     ready(&mut port, at(2));
     while ask(&mut port, at(2)).is_some() {}
     assert!(port.batches().count() <= 1);
+}
+
+#[test]
+fn no_more_are_begun_than_keep_the_link_busy() {
+    // What comes out of one that takes a tenth of a millisecond is enough meanwhile.
+    let mut port = port(100 * MICRO_NS);
+    let rate = Some(Rate::from_mbps(50));
+    port.configure(PortConfig { rate, jobs_max: 3, ..port.config().clone() }).unwrap();
+    for id in 0..180 {
+        arrive(&mut port, at(0), packet(id, 100 * (1 + u64::from(id % 3)), 1_400));
+    }
+    while ask(&mut port, at(0)).is_some() {}
+    assert_eq!(port.batches().count(), 1);
+}
+
+/// A flow that is served out of its turn, since others' batches take so long, does not have to pay for that later.
+#[test]
+fn who_was_served_out_of_turn_owes_no_more_than_a_batch() {
+    // Batches of two groups stay in the compressor; those of another come out at once. After a while a second flow of it begins.
+    let mut port = loaded(3);
+    let (mut id, mut packets) = (180, [0, 0]);
+    for ms in 0..800 {
+        for flow in [200, 201] {
+            for _ in 0..if flow == 200 || ms >= 400 { 20 } else { 0 } {
+                // The second flow's numbers are even.
+                id += 2;
+                let number = 3 * (id + u32::from(flow == 200)) + 1;
+                arrive(&mut port, at(ms), packet(number, flow, 1_400));
+            }
+        }
+        while ask(&mut port, at(ms)).is_some() {}
+        let batch = port.batches().find(|batch| batch[0].0 % 3 == 1).map(<[_]>::to_vec);
+        if let Some(batch) = batch {
+            let of_second = batch.iter().filter(|id| id.0 > 540 && (id.0 / 3) % 2 == 0).count();
+            packets[1] += of_second;
+            packets[0] += if ms >= 400 { batch.len() - of_second } else { 0 };
+            finish(&mut port, 1, at(ms));
+        }
+        ready(&mut port, at(ms));
+    }
+    assert!(packets.iter().all(|&count| count > 2_000), "{packets:?}");
+}
+
+/// What is under way is spoken for.
+#[test]
+fn a_limit_of_the_processor_holds_for_all_jobs_together() {
+    let limit = Some(crate::event::CpuLimit::of_share(500_000));
+    let mut port = loaded(3);
+    let rate = Some(Rate::from_mbps(50));
+    let link = LinkState { cpu_limit: limit, ahead_bytes: 200_000, ..LinkState::of_rate(rate) };
+    port.handle(at(0), Event::Link(link));
+    while ask(&mut port, at(1)).is_some() {}
+    assert_eq!(port.batches().count(), 1);
 }

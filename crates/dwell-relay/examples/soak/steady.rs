@@ -1,0 +1,105 @@
+//! What relays carry where nothing changes, and where the link has less than is sent.
+
+use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
+use dwell_report::status::RateSource;
+
+use crate::end::Pace;
+
+/// Shorter is not judged.
+const LEAST_NS: u64 = 60 * SECOND_NS;
+/// Of what the link takes as it is, so much comes at least. Most of the room below 1 is for headers: packets are as short as 37
+/// bytes here.
+const SHARE_MIN: f64 = 0.5;
+/// A link is full if so many times more is sent than it takes.
+const FULL: f64 = 1.5;
+/// Of what a full link is sent, so much is compressed at least, if it can be and there is a processor for it.
+const COMPRESSED_MIN: f64 = 0.05;
+/// With so much of a processor or more nothing else is the limit.
+const PROCESSOR_MIN: f64 = 0.25;
+/// A rate that was found for a full link stays within so many times the least.
+const SWING_MAX: f64 = 4.0;
+
+/// Where a relay is observed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) link_bps: f64,
+    pub(crate) cpu_share: f64,
+}
+
+/// One side, from some time on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    since: Instant,
+    before: Pace,
+    /// The least and the most that the rate was since.
+    rates_bps: (f64, f64),
+}
+
+/// What was seen of one side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// What came, as a share of what the link could take of it as it is.
+    pub(crate) share: f64,
+    /// The most that the found rate was by the least; none if it was written, or the link was not full.
+    pub(crate) swing: Option<f64>,
+    /// What of it was compressed, if that may be judged.
+    pub(crate) compressed: Option<f64>,
+}
+
+impl Watch {
+    pub(crate) fn new(now: Instant, pace: Pace) -> Self {
+        let bps = pace.rate_bps;
+        Self { since: now, before: pace, rates_bps: (bps, bps) }
+    }
+
+    /// Looks again.
+    pub(crate) fn look(&mut self, pace: Pace) {
+        let (least, most) = self.rates_bps;
+        self.rates_bps = (least.min(pace.rate_bps), most.max(pace.rate_bps));
+    }
+
+    /// Returns what was seen until now; none if that is too short, or the written rate is not the link's.
+    pub(crate) fn seen(&self, now: Instant, pace: Pace, place: Place) -> Option<Seen> {
+        let elapsed_ns = now.since_ns(self.since);
+        let is_found = pace.rate_source != RateSource::Configured;
+        let is_above = !is_found && pace.rate_bps > place.link_bps;
+        if elapsed_ns < LEAST_NS || is_above || place.cpu_share < PROCESSOR_MIN {
+            return None;
+        }
+        let bps =
+            |before: u64, after: u64| after.saturating_sub(before) as f64 * 8e9 / elapsed_ns as f64;
+        let offered = bps(self.before.made_bytes, pace.made_bytes);
+        let came = bps(self.before.arrived_bytes, pace.arrived_bytes);
+        let takes = if is_found { place.link_bps } else { place.link_bps.min(pace.rate_bps) };
+        let is_full = offered > FULL * takes;
+        let sent = pace.sent_packets.saturating_sub(self.before.sent_packets);
+        let compressed = pace.compressed_packets.saturating_sub(self.before.compressed_packets);
+        let (least, most) = self.rates_bps;
+        Some(Seen {
+            share: came / offered.min(takes).max(1.0),
+            swing: (is_found && is_full).then(|| most / least.max(1.0)),
+            compressed: (is_full && pace.is_compressible)
+                .then(|| compressed as f64 / sent.max(1) as f64),
+        })
+    }
+}
+
+impl Seen {
+    /// # Errors
+    /// If something was locked out, or does not come to rest.
+    pub(crate) fn check(&self, side: usize) -> Result<(), String> {
+        if self.share < SHARE_MIN {
+            return Err(format!("side {side} had {:.2} of what the link takes", self.share));
+        }
+        if let Some(swing) = self.swing.filter(|&swing| swing > SWING_MAX) {
+            return Err(format!("side {side} found rates that are {swing:.1} times the least"));
+        }
+        match self.compressed.filter(|&part| part < COMPRESSED_MIN) {
+            Some(part) => {
+                Err(format!("side {side} compressed {part:.3} of what a full link was sent"))
+            }
+            None => Ok(()),
+        }
+    }
+}
