@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use crate::allow::{Access, AllowList};
 use crate::carrier::{Carrier, CarrierError};
 use crate::config::{Egress, Reload};
-use crate::engine::{self, About, Engine, RunError};
+use crate::engine::{self, About, Engine, RunError, StopSignals};
 use crate::hello::Purpose;
 use crate::local::{Local, reset_on_close};
 use crate::message::{Message, MessageError, Opening, Reason};
@@ -59,7 +59,7 @@ pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), R
             shown,
             engine,
         });
-        let mut hangup = signal(SignalKind::hangup())?;
+        let (mut hangup, mut stop) = (signal(SignalKind::hangup())?, StopSignals::new()?);
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(Arc::clone(&this).serve(listener));
         if let Some(status) = status {
@@ -75,9 +75,9 @@ pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), R
                 reloading.reload();
             }
         });
-        this.engine.until_stopped().await?;
+        this.engine.until_stopped(&mut stop).await;
         tasks.shutdown().await;
-        this.engine.drain().await;
+        this.engine.drain(&mut stop).await;
         Ok(())
     })
 }

@@ -470,14 +470,13 @@ impl Engine {
     }
 
     /// Waits until the process is asked to stop, and then for the streams that are open, a little.
-    pub(crate) async fn until_stopped(&self) -> io::Result<()> {
-        reported_to_stop().await?;
+    pub(crate) async fn until_stopped(&self, signals: &mut StopSignals) {
+        signals.recv().await;
         tracing::info!("stopping: no new streams");
-        Ok(())
     }
 
     /// Gives open streams a little time to end; a second signal ends that.
-    pub(crate) async fn drain(&self) {
+    pub(crate) async fn drain(&self, signals: &mut StopSignals) {
         let ended = async {
             while self.metrics.streams_open.get() > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -485,7 +484,7 @@ impl Engine {
         };
         tokio::select! {
             _ = tokio::time::timeout(GRACE, ended) => {}
-            _ = reported_to_stop() => {}
+            () = signals.recv() => {}
         }
         let left = self.metrics.streams_open.get();
         if left > 0 {
@@ -549,15 +548,28 @@ pub(crate) async fn asked_to_reload(hangup: &mut Signal) {
     }
 }
 
-/// Until SIGTERM or SIGINT comes.
-pub(crate) async fn reported_to_stop() -> io::Result<()> {
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT. They are made before anybody knows that the process is ready: what comes just while they are made
+/// may be lost.
+#[derive(Debug)]
+pub(crate) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    pub(crate) fn new() -> io::Result<Self> {
+        let [terminate, interrupt] =
+            [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        Ok(Self { terminate, interrupt })
     }
-    Ok(())
+
+    /// Until one of them comes.
+    pub(crate) async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Runs `main` on as many threads as there are processors, up to a few: those that compress are

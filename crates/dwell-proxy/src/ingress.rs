@@ -18,7 +18,7 @@ use crate::calls::{Call, Calls, PATIENCE, REFUSED_PATIENCE};
 use crate::carrier::{Carrier, CarrierError};
 use crate::client::{self, Client, Wish, close_politely, is_gone};
 use crate::config::{Ingress, Listener, Reload};
-use crate::engine::{self, About, Engine, Prepared, RunError};
+use crate::engine::{self, About, Engine, Prepared, RunError, StopSignals};
 use crate::hello::{Hello, Purpose};
 use crate::kept::{Kept, Whose};
 use crate::listen::{is_own, listen};
@@ -84,7 +84,7 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
             host,
             engine,
         });
-        let mut hangup = signal(SignalKind::hangup())?;
+        let (mut hangup, mut stop) = (signal(SignalKind::hangup())?, StopSignals::new()?);
         let mut tasks = JoinSet::new();
         for (listener, socket) in listeners {
             tasks.spawn(Arc::clone(&this).serve(Arc::new(listener), socket));
@@ -103,9 +103,9 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
                 reloading.reload();
             }
         });
-        this.engine.until_stopped().await?;
+        this.engine.until_stopped(&mut stop).await;
         tasks.shutdown().await;
-        this.engine.drain().await;
+        this.engine.drain(&mut stop).await;
         Ok(())
     })
 }

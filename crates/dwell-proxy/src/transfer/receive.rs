@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -24,7 +23,7 @@ use super::{
     TransferError, context_of_receiver,
 };
 use crate::carrier::{Carrier, CarrierError};
-use crate::engine::{self, RunError, reported_to_stop};
+use crate::engine::{self, RunError, StopSignals};
 use crate::hello::{Hello, Purpose};
 use crate::message::{Message, MessageError, Reason, Rest};
 use crate::reception::Reception;
@@ -110,6 +109,8 @@ async fn serve(
     let listener =
         TcpListener::from_std(bound).map_err(|error| TransferError::from(RunError::from(error)))?;
     let at = listener.local_addr().map_err(|error| TransferError::from(RunError::from(error)))?;
+    let signals = StopSignals::new();
+    let mut signals = signals.map_err(|error| TransferError::from(RunError::from(error)))?;
     on_event(Event::Listening(at));
     let stays = job.stays;
     let (context, _) = context_of_receiver(job.held_bytes());
@@ -118,13 +119,12 @@ async fn serve(
     let (notes, mut noted) = mpsc::channel(PIECES_MAX);
     let (stop, stopped) = watch::channel(false);
     let mut transfers: JoinSet<Ended> = JoinSet::new();
-    let mut signal = pin!(reported_to_stop());
     loop {
         let is_stopping = *stopped.borrow();
         tokio::select! {
             // In this order, so that signals are heeded before anybody knows that all is there.
             biased;
-            _ = &mut signal, if !is_stopping => {
+            () = signals.recv(), if !is_stopping => {
                 if transfers.is_empty() {
                     return if stays { Ok(None) } else { Err(TransferError::Interrupted.into()) };
                 }

@@ -24,7 +24,7 @@ use crate::carrier::{Carrier, CarrierError, Early, NotEstablished};
 use crate::clock;
 use crate::compress::CompressorPool;
 use crate::config::Compression;
-use crate::engine::{self, RunError, reported_to_stop};
+use crate::engine::{self, RunError, StopSignals};
 use crate::hello::{Hello, Purpose};
 use crate::message::{MESSAGE_BYTES_MAX, Message, MessageError, Rest};
 use crate::security::{self, Security};
@@ -71,9 +71,10 @@ pub struct Send {
 /// The receiver does not have all of it then, or could not say that it does.
 pub fn send(job: Send, on_progress: impl FnMut(&Progress)) -> Result<Summary, TransferError> {
     engine::run(async move {
+        let mut signals = StopSignals::new()?;
         tokio::select! {
             summary = send_files(job, on_progress) => Ok(summary),
-            _ = reported_to_stop() => Ok(Err(TransferError::Interrupted)),
+            () = signals.recv() => Ok(Err(TransferError::Interrupted)),
         }
     })?
 }
