@@ -78,7 +78,9 @@ impl Watch {
         let (least, most) = self.rates_bps;
         Some(Seen {
             share: came / offered.min(takes).max(1.0),
-            swing: (is_found && is_full).then(|| most / least.max(1.0)),
+            // A rate that was not found at all is beyond all others.
+            swing: (is_found && is_full)
+                .then(|| if most.is_finite() { most / least.max(1.0) } else { f64::INFINITY }),
             compressed: (is_full && pace.is_compressible)
                 .then(|| compressed as f64 / sent.max(1) as f64),
         })

@@ -48,6 +48,9 @@ const ENTER_NS: u64 = 20 * MILLI_NS;
 /// It must stand for this long, and be seen in this many reports.
 const ENTER_SPAN_NS: u64 = 400 * MILLI_NS;
 const ENTER_SAMPLES: usize = 4;
+/// A queue that is shorter than what is usually wanted stands all the same if so many times more is sent than comes: what it
+/// has no room for is lost.
+const FLOODED_TIMES: u64 = 2;
 /// While the relay paces, the queue is the least that was seen in this many reports; in fewer of those that come
 /// with the times of single datagrams, as each is the least of many then, ...
 const HELD_SAMPLES: usize = 3;
@@ -428,7 +431,8 @@ impl Bottleneck {
             return;
         }
         let long_ns = ENTER_NS.max(2 * held::target_ns(came_bps, None));
-        let stood_ns = self.stood_ns(now, ENTER_SPAN_NS, ENTER_SAMPLES);
+        let stood_ns = self.stood_ns(now);
+        let long_ns = if self.is_flooded(now) { ENTER_NS } else { long_ns };
         let service = self.service.service(now).filter(|service| service.is_smooth);
         let bps = match service.map(|service| service.bps) {
             _ if stood_ns.is_some_and(|ns| ns > long_ns) => came_bps,
@@ -447,11 +451,24 @@ impl Bottleneck {
         self.follow(now, false);
     }
 
-    /// Returns the queue that stood for this long, by at least this many reports.
-    fn stood_ns(&self, now: Instant, span_ns: u64, samples_min: usize) -> Option<u64> {
-        let is_before = |sample: &Sample| now.since_ns(sample.reported_at) >= span_ns;
+    /// Returns the queue that stood for a while, by some reports at least; on a thin link these take longer.
+    fn stood_ns(&self, now: Instant) -> Option<u64> {
+        self.standing_ns(self.stood_samples(now)?, self.base.least()?)
+    }
+
+    fn stood_samples(&self, now: Instant) -> Option<usize> {
+        let is_before = |sample: &Sample| now.since_ns(sample.reported_at) >= ENTER_SPAN_NS;
         let samples = self.samples.iter().rev().position(is_before)? + 1;
-        self.standing_ns(samples, self.base.least()?).filter(|_| samples >= samples_min)
+        Some(samples.max(ENTER_SAMPLES)).filter(|&samples| samples <= self.samples.len())
+    }
+
+    /// True if most of what was sent for as long did not come: the queue has no room for it, so that it is no longer than this.
+    fn is_flooded(&self, now: Instant) -> bool {
+        let first =
+            self.stood_samples(now).and_then(|samples| self.samples.iter().rev().nth(samples - 1));
+        let Some((first, last)) = first.zip(self.samples.back()) else { return false };
+        let sent_bytes = last.sent_bytes - first.sent_bytes;
+        sent_bytes > FLOODED_TIMES * last.came_bytes.saturating_sub(first.came_bytes)
     }
 
     /// The bottleneck is beyond: sets the pace.

@@ -13,6 +13,7 @@ mod far;
 mod fast;
 mod flood;
 mod flows;
+mod found_rate;
 mod harness;
 mod hub;
 mod journal;

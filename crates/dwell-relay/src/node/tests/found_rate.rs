@@ -1,0 +1,55 @@
+//! The rate of a thin link beyond, found while much more is sent than it takes.
+
+use dwell_base::Rate;
+use dwell_base::time::MILLI_NS;
+use dwell_testkit::{LinkSpec, QueueLimit};
+
+use super::harness::{Net, Traffic, at_ms, config_with};
+
+/// What became of a link.
+#[derive(Debug)]
+struct Seen {
+    /// The rate that was found, by the link's.
+    found: f64,
+    /// The bytes of packets that came in ten seconds, by what the link takes.
+    carried: f64,
+}
+
+/// A relay that knows no rate is sent a packet every 2 ms for half a minute, over a link with this queue.
+fn flooded(kbps: u64, delay_ms: u64, queue: Option<QueueLimit>) -> Seen {
+    let configs = [0, 1].map(|end| config_with(end, true, "auto", "scheme = \"auto\""));
+    let link = LinkSpec::new()
+        .with_rate(Rate::clamped_bps(1_000 * kbps))
+        .with_delay_ns(delay_ms * MILLI_NS);
+    let link = queue.map_or(link.clone(), |queue| link.with_queue(queue));
+    let mut net = Net::new(&configs, &link, 1);
+    net.set_traffic(Traffic { flows: 12, random: 0.1, ..Traffic::default() });
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, _| end.source(at_ms(1_000), u64::MAX, 2 * MILLI_NS));
+    let came = |net: &Net| net.end(1).env.delivered.iter().map(|it| it.len() as u64).sum::<u64>();
+    net.run_to(20_000);
+    let before = came(&net);
+    net.run_to(30_000);
+    Seen {
+        found: net.end(0).peer().rate_bps.unwrap_or_default() as f64 / (1e3 * kbps as f64),
+        carried: (came(&net) - before) as f64 / (1_250.0 * kbps as f64),
+    }
+}
+
+/// Reports of so thin a link are few, and a queue of a tenth of a second is less than two packets on it: neither hides the
+/// rate, without which nothing is compressed.
+#[test]
+fn a_thin_link_that_is_flooded_is_found_whatever_its_queue() {
+    for kbps in [64, 128, 300, 1_000] {
+        for delay_ms in [1, 40, 200] {
+            for queue in [None, Some(QueueLimit::Bytes(100_000))] {
+                let seen = flooded(kbps, delay_ms, queue);
+                let what = format!("{kbps} kbit/s, {delay_ms} ms, {queue:?}: {seen:?}");
+                assert!((0.9..2.0).contains(&seen.found), "{what}");
+                // One packet of ten is noise, so that about ten times as much could come.
+                assert!(seen.carried > 2.0, "{what}");
+                println!("{what}");
+            }
+        }
+    }
+}
