@@ -306,6 +306,7 @@ async fn receive_files(
     };
     let window_log2 = window_log2.min(offer.window_log2);
     sink.hold(window_log2);
+    sink.cut_chunks(carrier.theirs.features & Hello::CHUNKS != 0);
     let writer = place.insert(Writer::start(sink, count).map_err(RunError::from)?);
     carrier.say(&Message::Accept { asks, window_log2 }).await?;
     let progress = |progress: &Progress| {
