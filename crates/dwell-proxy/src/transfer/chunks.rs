@@ -151,7 +151,7 @@ impl<R: Read> Cutter<R> {
 
     /// The next bytes as soon as there are any, however many; empty at the end.
     pub(super) fn some(&mut self) -> io::Result<&[u8]> {
-        if self.at == self.end && !self.is_over {
+        while self.at == self.end && !self.is_over {
             (self.at, self.end) = (0, 0);
             self.read()?;
         }

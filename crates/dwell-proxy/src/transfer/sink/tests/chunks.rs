@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::transfer::blocks::hash;
 use crate::transfer::chunks::Chunk;
+use crate::transfer::record::Ask;
 
 const REPLACES: Policy = Policy { existing: Existing::Replace, ..STRICT };
 
