@@ -115,7 +115,8 @@ fn from(offset: u64, bytes: u64) -> Record {
 
 /// What comes of these records about a file of 100,000 bytes, and what is there then.
 fn copied(records: &[Record], meanwhile: impl FnOnce(&Path)) -> Result<Vec<u8>, SinkError> {
-    let to = Directory::new("copied");
+    // Tests run beside each other.
+    let to = Directory::new(&format!("copied-{:?}", thread::current().id()));
     let there = to.0.join("tree");
     fs::write(&there, random(5, 100_000)).unwrap();
     let mut sink = replacing(&to, true);
