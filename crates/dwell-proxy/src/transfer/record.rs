@@ -54,7 +54,8 @@ pub(super) enum Record {
     HardLink(EntryPath, u64),
     /// The next bytes of the file are those that the receiver has said to have there.
     Copy(u64),
-    /// They are so many behind so many others of what has its name there: the receiver has said its chunks.
+    /// The next bytes of the file are so many from this offset of what has its name there, of which the receiver has said
+    /// the chunks.
     CopyFrom { offset: u64, bytes: u64 },
     /// The end of a file: its length, and BLAKE3 of it.
     End(u64, [u8; 32]),
