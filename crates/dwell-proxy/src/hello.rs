@@ -14,7 +14,7 @@
 //! 15  1  length of the strategy's name
 //! 16  n  strategy wanted of the other end, by name; empty: its own choice
 //! +n  1  longest window of a running context that is accepted, as a binary logarithm; 0 or nothing: none
-//! +1  1  features, a bitmap: 1 the message *opening*, 2 keeping what a stream leaves, 4 heads of transfers; not there: none
+//! +1  1  features, a bitmap: 1 the message *opening*, 2 keeping what a stream leaves, 4 heads of transfers, 8 contexts of streams, 16 chunks of files; not there: none
 //! +1  1  most memory of a model in a running context that is accepted, in bytes, as a binary logarithm; 0 or nothing: none
 //! ```
 //!
@@ -116,13 +116,15 @@ impl Hello {
     pub const HEADS: u8 = 4;
     /// That of an end whose streams may get a running context on the way.
     pub const CONTEXTS: u8 = 8;
+    /// That of an end that understands what there is of a file as chunks that end where the content says so.
+    pub const CHUNKS: u8 = 16;
 
     /// Of this build.
     pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
         let codecs = dwell_codec::supported_bitmap();
         let features = match purpose {
             Purpose::Streams => Self::OPENING | Self::CONTEXTS,
-            Purpose::File => Self::OPENING | Self::HEADS,
+            Purpose::File => Self::OPENING | Self::HEADS | Self::CHUNKS,
         };
         Self {
             versions: (purpose.version(), purpose.version()),

@@ -421,10 +421,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::transfer::Chunk;
 
     fn opened() -> impl Strategy<Value = Target> + Clone {
         let target = ("[a-z][a-z0-9-]{0,60}", 1u16..);
         target.prop_map(|(host, port)| format!("{host}:{port}").parse().unwrap())
+    }
+
+    fn chunk() -> impl Strategy<Value = Chunk> {
+        (1u32..=32_768, any::<[u8; 16]>()).prop_map(|(bytes, hash)| Chunk { bytes, hash })
     }
 
     fn message() -> impl Strategy<Value = Message> {
@@ -464,6 +469,9 @@ mod tests {
                 .prop_map(|(left_out, kept)| Message::Done { left_out, kept }),
             Just(Message::Alive),
             Just(Message::Have(Have::Same)),
+            (13u8..=19, any::<bool>(), prop::collection::vec(chunk(), 0..9))
+                .prop_map(|(log2, more, chunks)| Have::Chunks { log2, more, chunks })
+                .prop_map(Message::Have),
             (
                 opened(),
                 any::<[bool; 3]>(),

@@ -7,6 +7,7 @@
 //! read; a tree gets its name when all of it is there. Then the receiver says so, and only then the sender is content.
 
 mod blocks;
+mod chunks;
 mod code;
 mod count;
 mod early;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 pub use blocks::Have;
+pub use chunks::Chunk;
 pub use code::{Code, CodeError};
 pub use key::{OneTimeKey, OneTimeKeyError};
 pub use place::{Existing, Offer, Place};

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use super::chunks::{self, Chunk};
+
 /// BLAKE3, cut to 16 bytes: at the end the whole file is compared anyway.
 pub(super) const HASH_BYTES: usize = 16;
 /// The hash of a block.
@@ -37,6 +39,15 @@ pub enum Have {
         /// The hashes of some of its blocks, in order.
         hashes: Vec<[u8; HASH_BYTES]>,
     },
+    /// These bytes, by chunks that end where the content says so; more of them may follow.
+    Chunks {
+        /// The binary logarithm of the usual length of a chunk.
+        log2: u8,
+        /// True if another answer about the same file follows.
+        more: bool,
+        /// Some of its chunks, in order.
+        chunks: Vec<Chunk>,
+    },
 }
 
 impl Have {
@@ -50,6 +61,11 @@ impl Have {
                 let mut body = vec![3, *log2, u8::from(*more)];
                 body.extend(bytes.to_be_bytes());
                 body.extend(hashes.as_flattened());
+                body
+            }
+            Self::Chunks { log2, more, chunks } => {
+                let mut body = vec![4];
+                chunks::put(*log2, *more, chunks, &mut body);
                 body
             }
         }
@@ -72,6 +88,7 @@ impl Have {
                     hashes: hashes.to_vec(),
                 })
             }
+            [4, rest @ ..] => chunks::read(rest),
             _ => None,
         }
     }
@@ -122,6 +139,14 @@ impl Blocks {
         self.hashes.chunks(HASHES_MAX).enumerate().map(answer).collect()
     }
 
+    /// Appends the hashes of the next answer about the same file. False if it does not go with those before.
+    pub(super) fn extend(&mut self, log2: u8, bytes: u64, hashes: &[BlockHash]) -> bool {
+        let fits = self.hashes.is_empty() || (self.log2, self.bytes) == (log2, bytes);
+        (self.log2, self.bytes) = (log2, bytes);
+        self.hashes.extend(hashes);
+        fits && self.hashes.len() <= BLOCKS_MAX
+    }
+
     /// The length of a block.
     pub(super) const fn block_len(&self) -> usize {
         1 << self.log2
@@ -135,7 +160,7 @@ impl Blocks {
     }
 }
 
-fn hash(block: &[u8]) -> BlockHash {
+pub(super) fn hash(block: &[u8]) -> BlockHash {
     let mut cut = [0; HASH_BYTES];
     cut.copy_from_slice(&blake3::hash(block).as_bytes()[..HASH_BYTES]);
     cut
@@ -197,7 +222,8 @@ mod tests {
             assert!(bytes.len() <= Have::BYTES_MAX);
             assert_eq!(Have::decode(&bytes), Some(answer));
         }
-        for odd in [&[][..], &[4], &[3, 15, 0], &[3, 16, 2, 0, 0, 0, 0, 0, 0, 0, 0], &[1, 1]] {
+        for odd in [&[][..], &[4], &[5], &[3, 15, 0], &[3, 16, 2, 0, 0, 0, 0, 0, 0, 0, 0], &[1, 1]]
+        {
             assert_eq!(Have::decode(odd), None);
         }
     }

@@ -306,6 +306,7 @@ async fn receive_files(
     };
     let window_log2 = window_log2.min(offer.window_log2);
     sink.hold(window_log2);
+    sink.cut_chunks(carrier.theirs.features & Hello::CHUNKS != 0);
     let writer = place.insert(Writer::start(sink, count).map_err(RunError::from)?);
     carrier.say(&Message::Accept { asks, window_log2 }).await?;
     let progress = |progress: &Progress| {
@@ -651,32 +652,4 @@ fn write(
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::AsyncWriteExt as _;
-
-    use super::*;
-    use crate::carrier::tests::pair;
-
-    #[tokio::test]
-    async fn what_follows_a_head_is_said_in_time_and_fits_to_it() {
-        use Rest::{Again, GoesOn, Nothing};
-        let (mut carrier, mut far) = pair().await;
-        let silence = Duration::from_millis(50);
-        let silent = has_rest(&mut carrier, false, silence).await;
-        assert!(matches!(silent, Err(CarrierError::Expired)), "{silent:?}");
-        for (rest, drops, expected) in [
-            (Nothing, false, Some(false)),
-            (GoesOn, false, Some(true)),
-            (Again, true, Some(true)),
-            (Nothing, true, None),
-            (GoesOn, true, None),
-            (Again, false, None),
-        ] {
-            far.write_all(&Message::Rest(rest).encode()).await.unwrap();
-            let found = has_rest(&mut carrier, drops, SILENCE_MAX).await;
-            assert_eq!(found.ok(), expected, "{rest:?} {drops}");
-        }
-        far.write_all(&Message::Alive.encode()).await.unwrap();
-        assert!(has_rest(&mut carrier, false, SILENCE_MAX).await.is_err());
-    }
-}
+mod tests;

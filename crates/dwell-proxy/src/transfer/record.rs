@@ -54,6 +54,9 @@ pub(super) enum Record {
     HardLink(EntryPath, u64),
     /// The next bytes of the file are those that the receiver has said to have there.
     Copy(u64),
+    /// The next bytes of the file are so many from this offset of what has its name there, of which the receiver has said
+    /// the chunks.
+    CopyFrom { offset: u64, bytes: u64 },
     /// The end of a file: its length, and BLAKE3 of it.
     End(u64, [u8; 32]),
     /// What is there?
@@ -125,6 +128,10 @@ impl Record {
                 out.extend(path.bytes());
             }
             Self::Copy(bytes) => out.extend(bytes.to_be_bytes()),
+            Self::CopyFrom { offset, bytes } => {
+                out.extend(offset.to_be_bytes());
+                out.extend(bytes.to_be_bytes());
+            }
             Self::End(bytes, blake3) => {
                 out.extend(bytes.to_be_bytes());
                 out.extend(blake3);
@@ -157,6 +164,7 @@ impl Record {
             Self::Skip => 9,
             Self::Root(_) => 10,
             Self::Repeat { .. } => 11,
+            Self::CopyFrom { .. } => 12,
         }
     }
 
@@ -207,6 +215,7 @@ impl Record {
                 let bytes = body.0.try_into().map_err(|_| RecordError::Malformed)?;
                 Self::Repeat { distance, bytes: u32::from_be_bytes(bytes) }
             }
+            12 => Self::CopyFrom { offset: body.number()?, bytes: body.last_number()? },
             _ => return Err(RecordError::Malformed),
         })
     }
@@ -309,7 +318,7 @@ impl Records {
             let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
             let (is_known, max) = match kind {
                 DATA => (true, DATA_BYTES_MAX),
-                kind => ((1..=11).contains(&kind), BODY_BYTES_MAX),
+                kind => ((1..=12).contains(&kind), BODY_BYTES_MAX),
             };
             if !is_known {
                 return Err(RecordError::Kind(kind));
@@ -392,6 +401,8 @@ mod tests {
             }),
             (path(), any::<u64>()).prop_map(|(path, id)| Record::HardLink(path, id)),
             any::<u64>().prop_map(Record::Copy),
+            (any::<u64>(), any::<u64>())
+                .prop_map(|(offset, bytes)| Record::CopyFrom { offset, bytes }),
             (any::<u64>(), any::<[u8; 32]>()).prop_map(|(bytes, hash)| Record::End(bytes, hash)),
             ask.prop_map(|(path, meta, bytes, is_quick)| {
                 Record::Ask(Ask { path, bytes, meta, is_quick })
@@ -464,7 +475,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(
-            kind in 0u8..13, len in 0u8..60, bytes in prop::collection::vec(any::<u8>(), 0..99),
+            kind in 0u8..14, len in 0u8..60, bytes in prop::collection::vec(any::<u8>(), 0..99),
         ) {
             let bytes = [&[kind, 0, 0, 0, len], &bytes[..]].concat();
             if let Ok((_, data, _)) = read(&bytes, 7) {

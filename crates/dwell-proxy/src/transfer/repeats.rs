@@ -31,7 +31,7 @@ const STRETCH_LOG2: u32 = 16;
 /// So much is searched before what it repeats is passed by.
 const SEARCHED_AT_ONCE: usize = 4 << 10;
 /// The bytes that a hash depends on.
-const HASHED_LEN: usize = u64::BITS as usize;
+pub(super) const HASHED_LEN: usize = u64::BITS as usize;
 
 /// The longest window that fits into so many bytes, as a binary logarithm; 0, which is none, if that is too short to
 /// be of use.
@@ -363,8 +363,8 @@ fn remember(hashes: [u64; 4], from: u32, places: &mut Vec<(u32, u64)>) {
     }
 }
 
-/// Random numbers, the same at every build.
-const GEAR: [u64; 256] = {
+/// Random numbers, the same at every build: chunks depend on them as well, at both ends.
+pub(super) const GEAR: [u64; 256] = {
     let mut gear = [0; 256];
     let mut state = 0u64;
     let mut at = 0;

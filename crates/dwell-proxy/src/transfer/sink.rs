@@ -95,6 +95,8 @@ pub(super) struct Sink {
     records: Records,
     target: Target,
     policy: Policy,
+    /// The sender understands chunks.
+    knows_chunks: bool,
     is_tree: bool,
     roots: Vec<EntryPath>,
     root_names: HashSet<Vec<u8>>,
@@ -186,6 +188,7 @@ impl Sink {
             records: Records::default(),
             target,
             policy,
+            knows_chunks: false,
             is_tree: offer.is_tree,
             roots: Vec::new(),
             root_names: HashSet::new(),
@@ -213,6 +216,11 @@ impl Sink {
     /// Holds so many bytes, as a binary logarithm, of what comes, for what refers to them.
     pub(super) fn hold(&mut self, window_log2: u8) {
         self.ring = (window_log2 > 0).then(|| Ring::new(window_log2));
+    }
+
+    /// Says what is there by chunks that end where the content says so, to a sender that understands them.
+    pub(super) fn cut_chunks(&mut self, knows_chunks: bool) {
+        self.knows_chunks = knows_chunks;
     }
 
     /// Where it goes, for messages.
@@ -279,7 +287,9 @@ impl Sink {
 
     fn record(&mut self, record: Record) -> Result<(), SinkError> {
         let belongs = match &record {
-            Record::Copy(_) | Record::End(..) | Record::Repeat { .. } => self.writing.is_some(),
+            Record::Copy(_) | Record::CopyFrom { .. } | Record::End(..) | Record::Repeat { .. } => {
+                self.writing.is_some()
+            }
             _ => self.writing.is_none(),
         };
         if !belongs {
@@ -291,7 +301,8 @@ impl Sink {
             Record::File(entry) => self.file(entry),
             Record::Symlink(path, meta, target) => self.symlink(&path, &meta, &target),
             Record::HardLink(path, id) => self.hard_link(&path, id),
-            Record::Copy(bytes) => self.copy(bytes),
+            Record::Copy(bytes) => self.copy(None, bytes),
+            Record::CopyFrom { offset, bytes } => self.copy(Some(offset), bytes),
             Record::Repeat { distance, bytes } => self.repeat(distance, bytes),
             Record::End(bytes, blake3) => self.end(bytes, &blake3),
             Record::Skip => self.asked.pop_front().map(|_| ()).ok_or(SinkError::Order),

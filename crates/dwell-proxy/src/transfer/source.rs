@@ -13,11 +13,13 @@ use rustix::fs::OFlags;
 use walkdir::WalkDir;
 
 use super::TransferError;
-use super::blocks::{Blocks, Have, read_full};
+use super::blocks::{Blocks, Have};
+use super::chunks::{self, Chunks, Table};
 use super::count::Count;
 use super::entry::{EntryPath, MODE_MASK, Meta};
-use super::record::{Ask, FileEntry, Record, put_data};
-use super::repeats::{Finder, Part};
+use super::record::{Ask, FileEntry, Record};
+use super::repeats::Finder;
+use content::Ended;
 
 /// Files that are asked for ahead of what is sent.
 const AHEAD_MAX: usize = 128;
@@ -292,11 +294,11 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         if was_asked {
             self.put(&Record::Ask(Ask { path: path.clone(), bytes, meta, is_quick: false }))?;
         }
-        let have = self.answer(was_asked)?;
+        let mut have = self.answer(was_asked)?;
         let file = FileEntry { path, meta, bytes, link_id: 0, was_asked };
         self.put(&Record::File(file))?;
         self.sent.files += 1;
-        self.content(reader, &have).map_err(|stop| match stop {
+        self.content(reader, &mut have).map_err(|stop| match stop {
             Ended::Read(error) => Stop::Read(error),
             Ended::Stop(stop) => stop,
         })
@@ -334,7 +336,7 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         let is_quick = self.is_quick && metadata.nlink() == 1;
         let ask = Ask { path: path.clone(), bytes, meta, is_quick };
         self.put(&Record::Ask(ask))?;
-        Ok(metadata.len() >> super::blocks::log2(metadata.len()))
+        Ok(chunks::hashes_max(metadata.len()))
     }
 
     /// What an entry is; none if it can't be sent, which is noted.
@@ -403,7 +405,7 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         metadata: &Metadata,
         was_asked: bool,
     ) -> Result<(), Stop> {
-        let have = self.answer(was_asked)?;
+        let mut have = self.answer(was_asked)?;
         let node = (metadata.dev(), metadata.ino());
         if let Some(&id) = self.links.get(&node) {
             self.skip(was_asked)?;
@@ -437,7 +439,7 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         let (bytes, meta) = (Some(metadata.len()), Some(meta(&metadata)));
         self.put(&Record::File(FileEntry { path, meta, bytes, link_id, was_asked }))?;
         self.sent.files += 1;
-        self.content(&mut file, &have).map_err(|ended| match ended {
+        self.content(&mut file, &mut have).map_err(|ended| match ended {
             // Half of it is there: only from the beginning it would be right.
             Ended::Read(error) => {
                 Stop::Read(io::Error::new(error.kind(), format!("{shown}: {error}")))
@@ -450,111 +452,36 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         if was_asked { self.put(&Record::Skip) } else { Ok(()) }
     }
 
-    /// The bytes of a file, but for what is there, and its end.
-    fn content(&mut self, from: &mut impl Read, have: &Answer) -> Result<(), Ended> {
-        let nothing = Blocks { log2: READ_BYTES.trailing_zeros() as u8, ..Blocks::default() };
-        let blocks = match have {
-            Answer::Blocks(blocks) => blocks,
-            Answer::Nothing | Answer::Unwanted => &nothing,
-        };
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; blocks.block_len()];
-        let (mut at, mut copied) = (0, 0);
-        for number in 0.. {
-            let len = if blocks.hashes.len() > number {
-                read_full(from, &mut buffer).map_err(Ended::Read)?
-            } else {
-                // What comes through a pipe goes on at once.
-                read_some(from, &mut buffer).map_err(Ended::Read)?
-            };
-            let block = &buffer[..len];
-            if len == 0 {
-                break;
-            }
-            hasher.update(block);
-            at += len as u64;
-            if blocks.has(number, block) {
-                copied += len as u64;
-                self.count.reused(len as u64);
-                continue;
-            }
-            self.copy(&mut copied)?;
-            self.count.moved(len as u64);
-            for data in block.chunks(READ_BYTES) {
-                self.data(data)?;
-            }
-            if self.is_pipe {
-                self.flush()?;
-            }
-        }
-        self.copy(&mut copied)?;
-        let blake3 = *hasher.finalize().as_bytes();
-        self.sent.blake3 = Some(blake3);
-        self.put(&Record::End(at, blake3))?;
-        Ok(())
-    }
-
-    /// The next bytes of a file; those that came before already are only pointed at.
-    fn data(&mut self, data: &[u8]) -> Result<(), Stop> {
-        let Some(finder) = &mut self.finder else {
-            put_data(&mut self.piece, data);
-            return self.flush_if_long();
-        };
-        let mut parts = Vec::new();
-        finder.find(data, self.outlet.is_waiting(), &mut parts);
-        let mut rest = data;
-        for part in parts {
-            let len = match part {
-                Part::New(len) => len,
-                Part::Repeat { len, .. } => len as usize,
-            };
-            let (bytes, after) = rest.split_at(len);
-            rest = after;
-            match part {
-                Part::New(_) => put_data(&mut self.piece, bytes),
-                Part::Repeat { distance, len } => {
-                    Record::Repeat { distance, bytes: len }.put(&mut self.piece);
-                }
-            }
-        }
-        self.flush_if_long()
-    }
-
-    fn copy(&mut self, copied: &mut u64) -> Result<(), Stop> {
-        match std::mem::take(copied) {
-            0 => Ok(()),
-            bytes => self.put(&Record::Copy(bytes)),
-        }
-    }
-
     fn answer(&mut self, was_asked: bool) -> Result<Answer, Stop> {
         if !was_asked {
             return Ok(Answer::Nothing);
         }
         self.flush()?;
         let Some(answers) = &self.answers else { return Ok(Answer::Nothing) };
-        let mut blocks = Blocks::default();
+        let (mut blocks, mut chunks) = (Blocks::default(), Chunks::default());
         loop {
-            match answers.recv().map_err(|_| Stop::Gone)? {
+            let more = match answers.recv().map_err(|_| Stop::Gone)? {
                 Have::Nothing => return Ok(Answer::Nothing),
                 Have::Same | Have::Stays => return Ok(Answer::Unwanted),
                 Have::Blocks { log2, more, bytes, hashes } => {
-                    let is_first = blocks.hashes.is_empty();
-                    if more && hashes.is_empty() {
+                    let fits = chunks.is_empty() && !(more && hashes.is_empty());
+                    if !fits || !blocks.extend(log2, bytes, &hashes) {
                         return Err(Stop::Answer);
                     }
-                    if !is_first && (blocks.log2, blocks.bytes) != (log2, bytes) {
-                        return Err(Stop::Answer);
-                    }
-                    (blocks.log2, blocks.bytes) = (log2, bytes);
-                    blocks.hashes.extend(hashes);
-                    if blocks.hashes.len() > super::blocks::BLOCKS_MAX {
-                        return Err(Stop::Answer);
-                    }
-                    if !more {
-                        return Ok(Answer::Blocks(blocks));
-                    }
+                    more
                 }
+                Have::Chunks { log2, more, chunks: next } => {
+                    let fits = blocks.hashes.is_empty() && !next.is_empty();
+                    if !fits || !chunks.extend(log2, &next) {
+                        return Err(Stop::Answer);
+                    }
+                    more
+                }
+            };
+            match more {
+                true => {}
+                false if chunks.is_empty() => return Ok(Answer::Blocks(blocks)),
+                false => return Ok(Answer::Chunks(Table::new(chunks))),
             }
         }
     }
@@ -582,26 +509,7 @@ enum Answer {
     /// It is there, or something else is to stay there.
     Unwanted,
     Blocks(Blocks),
-}
-
-enum Ended {
-    Read(io::Error),
-    Stop(Stop),
-}
-
-impl From<Stop> for Ended {
-    fn from(stop: Stop) -> Self {
-        Self::Stop(stop)
-    }
-}
-
-fn read_some(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match from.read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => return read,
-        }
-    }
+    Chunks(Table),
 }
 
 fn meta(metadata: &Metadata) -> Meta {
@@ -611,3 +519,5 @@ fn meta(metadata: &Metadata) -> Meta {
         mtime_ns: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
     }
 }
+
+mod content;

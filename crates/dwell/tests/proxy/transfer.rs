@@ -188,6 +188,27 @@ fn files_are_not_replaced_unasked() {
     assert_eq!(directory.names(), ["precious"]);
 }
 
+/// A row more at the beginning, and one less in the middle: what is behind them is found where it was.
+#[test]
+fn what_was_moved_is_not_sent_again() {
+    let (here, there) = (Directory::new(), Directory::new());
+    let old = mixture(5_000_000, 4);
+    let new = [b"INSERT INTO rows VALUES (0);\n", &old[..2_000_000], &old[2_000_100..]].concat();
+    fs::write(here.path("dump.sql"), &new).unwrap();
+    fs::write(there.path("dump.sql"), &old).unwrap();
+    let mut receiver = Receiver::start(&there.0, &["--overwrite"]);
+    let sent = receiver.sender("dump.sql").current_dir(&here.0).output().unwrap();
+    let said = String::from_utf8(sent.stderr).unwrap();
+    let (code, reported) = receiver.end();
+    assert!(sent.status.success() && code == 0, "{said}{reported}");
+    for text in [&said, &reported] {
+        let few = ["4.9 MB of it were there", "5.0 MB of it were there"];
+        assert!(few.iter().any(|few| text.contains(few)), "{text}");
+    }
+    assert_same(&fs::read(there.path("dump.sql")).unwrap(), &new);
+    assert_eq!(there.names(), ["dump.sql"]);
+}
+
 /// A transfer that has begun and does not end: its sender waits for its standard input.
 fn begun(directory: &Directory) -> (Receiver, Process) {
     let receiver = Receiver::start(&directory.0, &["file"]);

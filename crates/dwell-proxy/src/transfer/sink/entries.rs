@@ -13,6 +13,7 @@ use super::{
     ASKED_MAX, Basis, DEPTH_MAX, REMARKS_MAX, SEEN_MAX, Sink, SinkError, Target, cant_write,
 };
 use crate::transfer::blocks::{Blocks, Have};
+use crate::transfer::chunks::{self, Chunks};
 use crate::transfer::entry::{EntryPath, Meta};
 use crate::transfer::place::{Existing, Site};
 use crate::transfer::record::Ask;
@@ -286,9 +287,12 @@ impl Sink {
             return Ok(nothing);
         }
         let mut file = site.tree.open_file(path)?;
-        let bytes = file.metadata()?.len().min(wanted);
-        let blocks = Blocks::read(&mut file, bytes)?;
-        Ok((Basis::Named(path.clone()), blocks.answers()))
+        let there = file.metadata()?.len();
+        let answers = match chunks::compared(there, wanted).filter(|_| self.knows_chunks) {
+            Some(bytes) => Chunks::read(&mut file, bytes)?.answers(),
+            None => Blocks::read(&mut file, there.min(wanted))?.answers(),
+        };
+        Ok((Basis::Named(path.clone()), answers))
     }
 }
 

@@ -556,4 +556,5 @@ fn what_is_near_repeats_itself() {
     assert!(fs::read(to.0.join("tree")).unwrap() == bytes);
 }
 
+mod chunks;
 mod meanwhile;

@@ -111,29 +111,34 @@ impl Sink {
         self.check_bytes()
     }
 
-    /// Takes the next bytes from what is there.
-    pub(super) fn copy(&mut self, mut bytes: u64) -> Result<(), SinkError> {
+    /// Takes the next bytes from what is there: from such an offset of what has the name, or from where they go.
+    pub(super) fn copy(&mut self, from: Option<u64>, bytes: u64) -> Result<(), SinkError> {
         let writing = self.writing.as_mut().ok_or(SinkError::Order)?;
         let Target::Site(site) = &mut self.target else { return Err(SinkError::Order) };
-        let mut buffer = vec![0; COPY_BYTES];
-        while bytes > 0 {
-            let len = usize::try_from(bytes).unwrap_or(usize::MAX).min(buffer.len());
-            let piece = &mut buffer[..len];
-            let from = match (&writing.named, &writing.part) {
-                (Some(named), _) => named,
-                (None, Some(part)) => &part.file,
-                (None, None) => return Err(SinkError::Order),
-            };
-            from.read_exact_at(piece, writing.at)
-                .map_err(|error| cant_write(site, &writing.path, error))?;
-            if let (Some(_), Some(part)) = (&writing.named, &writing.part) {
-                let written = part.file.write_all_at(piece, writing.at);
-                written.map_err(|error| cant_write(site, &writing.path, error))?;
+        let mut offset = from.unwrap_or(writing.at);
+        let end = offset.checked_add(bytes).ok_or(SinkError::Order)?;
+        match (&writing.named, &writing.part) {
+            // What is moved is written, where bytes at their place need only be compared.
+            (Some(_), None) if offset != writing.at && !writing.is_unwanted => {
+                let begun = writing.part(site).map(|_| ());
+                begun.map_err(|error| cant_write(site, &writing.path, error))?;
             }
-            writing.hasher.update(piece);
-            writing.at += len as u64;
-            bytes -= len as u64;
-            self.count.reused(len as u64);
+            (Some(_), _) => {}
+            (None, Some(_)) if from.is_none() => {}
+            (None, _) => return Err(SinkError::Order),
+        }
+        let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
+        while offset < end {
+            let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            let piece = &mut buffer[..left.min(COPY_BYTES)];
+            let copied = writing.copy_piece(piece, offset, &mut self.early);
+            copied.map_err(|error| cant_write(site, &writing.path, error))?;
+            offset += piece.len() as u64;
+            self.count.reused(piece.len() as u64);
+            // No more is written than was offered, however little comes.
+            if self.count.get().0 > self.bytes_max {
+                break;
+            }
         }
         self.check_bytes()
     }
@@ -214,6 +219,19 @@ impl Writing {
         }
         let part = self.part.as_ref().ok_or(io::ErrorKind::NotFound)?;
         Ok((part, self.at))
+    }
+
+    /// Takes the next bytes from such an offset of what is there; they are written unless they are where they belong.
+    fn copy_piece(&mut self, piece: &mut [u8], offset: u64, early: &mut Early) -> io::Result<()> {
+        let from = self.named.as_ref().or_else(|| self.part.as_ref().map(|part| &part.file));
+        from.ok_or(io::ErrorKind::NotFound)?.read_exact_at(piece, offset)?;
+        if let (Some(_), Some(part)) = (&self.named, &self.part) {
+            part.file.write_all_at(piece, self.at)?;
+            early.wrote(&part.file, piece.len());
+        }
+        self.hasher.update(piece);
+        self.at += piece.len() as u64;
+        Ok(())
     }
 
     /// All has come: gives it its length, permissions and time.

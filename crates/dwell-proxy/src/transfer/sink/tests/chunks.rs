@@ -1,0 +1,358 @@
+//! Files that are there are compared by chunks that end where the content says so.
+
+use dwell_base::Rng;
+use proptest::prelude::*;
+
+use super::*;
+use crate::transfer::blocks::hash;
+use crate::transfer::chunks::Chunk;
+use crate::transfer::record::Ask;
+
+const REPLACES: Policy = Policy { existing: Existing::Replace, ..STRICT };
+
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Rng::from_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+fn replacing(to: &Directory, knows_chunks: bool) -> Sink {
+    let (mut sink, asks) = open(to, false, REPLACES);
+    assert!(asks);
+    sink.cut_chunks(knows_chunks);
+    sink
+}
+
+/// Sends a file to one that is there; how many bytes of records went, and how many bytes were there.
+fn sent_again(source: Source, to: &Directory, knows_chunks: bool) -> (usize, u64) {
+    let mut sink = replacing(to, knows_chunks);
+    let (pieces, coming) = mpsc::sync_channel(2);
+    let (answer, answers) = mpsc::channel();
+    let count = Arc::<Count>::default();
+    let counted = Arc::clone(&count);
+    let recording = thread::spawn(move || {
+        let mut outlet = Channel(pieces);
+        Recorder::new(Some(answers), false, None, &mut outlet, counted).run(source).ok().unwrap()
+    });
+    let mut went = 0;
+    for piece in coming {
+        went += piece.len();
+        sink.take(&piece, &mut |have| {
+            assert_eq!(matches!(have, Have::Chunks { .. }), knows_chunks);
+            answer.send(have).is_ok()
+        })
+        .unwrap();
+    }
+    let received = sink.finish(|| true).unwrap();
+    assert_eq!(recording.join().unwrap().blake3, received.blake3);
+    assert_eq!(sink.count.get(), count.get());
+    (went, count.get().1)
+}
+
+/// The same between two files with these bytes.
+fn changed(name: &str, old: &[u8], new: &[u8], knows_chunks: bool) -> (usize, u64) {
+    let (from, to) = (Directory::new(&format!("{name}-from")), Directory::new(name));
+    let file = from.0.join("tree");
+    fs::write(&file, new).unwrap();
+    fs::write(to.0.join("tree"), old).unwrap();
+    let source = Source::files(std::slice::from_ref(&file), false).unwrap();
+    let went = sent_again(source, &to, knows_chunks);
+    assert!(same(&file, &to.0.join("tree")), "other bytes");
+    assert_eq!(to.names(), ["tree"]);
+    went
+}
+
+/// An earlier sender gets aligned blocks, of which none is the same.
+#[test]
+fn what_was_moved_is_found_by_who_understands_it() {
+    let old = random(1, 1 << 20);
+    let new = [b"one more row\n", &old[..]].concat();
+    let (went, reused) = changed("front", &old, &new, true);
+    assert!(went < 100_000, "{went}");
+    assert!(went as u64 + reused < new.len() as u64 + 1000);
+    let (went, reused) = changed("front-blocks", &old, &new, false);
+    assert!(went > new.len() && reused == 0, "{went}");
+    // A line that is gone, and more behind it than the new file is long.
+    let (went, _) = changed("gone", &new, &old[300_000..], true);
+    assert!(went < 100_000, "{went}");
+}
+
+#[test]
+fn what_is_the_same_stays_where_it_is() {
+    let old = random(2, 300_000);
+    let (went, reused) = changed("same", &old, &old, true);
+    assert!(went < 300 && reused == 300_000, "{went}");
+    let (went, _) = changed("shorter", &old, &old[..100_000], true);
+    assert!(went < 40_000, "{went}");
+    let (went, _) = changed("longer", &old[..100_000], &old, true);
+    assert!((200_000..240_000).contains(&went), "{went}");
+    changed("emptied", &old, b"", false);
+}
+
+#[test]
+fn a_pipe_is_compared_as_well() {
+    let to = Directory::new("pipe");
+    let old = random(3, 500_000);
+    fs::write(to.0.join("tree"), &old).unwrap();
+    // Behind twice as much nothing is searched.
+    let new = [b"x", &old[..], &random(4, 900_000)].concat();
+    let reader = Box::new(io::Cursor::new(new.clone()));
+    let (went, reused) = sent_again(Source::pipe(reader, "tree", "a pipe"), &to, true);
+    assert!(reused > 440_000 && went < 970_000, "{reused}, {went}");
+    assert!(fs::read(to.0.join("tree")).unwrap() == new);
+}
+
+fn asked(text: &str) -> [Record; 2] {
+    let (meta, bytes) = (Some(META), Some(100_000));
+    let ask = Ask { path: path(text), bytes, meta, is_quick: false };
+    let entry = FileEntry { path: path(text), meta, bytes, link_id: 0, was_asked: true };
+    [Record::Ask(ask), Record::File(entry)]
+}
+
+fn from(offset: u64, bytes: u64) -> Record {
+    Record::CopyFrom { offset, bytes }
+}
+
+/// What comes of these records about a file of 100,000 bytes, and what is there then.
+fn copied(records: &[Record], meanwhile: impl FnOnce(&Path)) -> Result<Vec<u8>, SinkError> {
+    // Tests run beside each other.
+    let to = Directory::new(&format!("copied-{:?}", thread::current().id()));
+    let there = to.0.join("tree");
+    fs::write(&there, random(5, 100_000)).unwrap();
+    let mut sink = replacing(&to, true);
+    let [ask, file] = asked("tree");
+    let put = |records: &[Record]| {
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| record.put(&mut bytes));
+        bytes
+    };
+    sink.take(&put(&[Record::Root(path("tree")), ask, file]), &mut |_| true)?;
+    meanwhile(&there);
+    let taken = sink.take(&put(records), &mut |_| true);
+    let finished = taken.and_then(|()| sink.finish(|| true));
+    sink.give_up();
+    let is_there = fs::read(&there).unwrap();
+    assert!(finished.is_ok() || is_there.len() <= 100_000);
+    finished.map(|_| is_there)
+}
+
+fn ended(bytes: &[u8]) -> Record {
+    Record::End(bytes.len() as u64, *blake3::hash(bytes).as_bytes())
+}
+
+#[test]
+fn copies_come_from_anywhere_in_what_is_there() {
+    let there = random(5, 100_000);
+    let new = [&there[..10], &there[50_000..], &there[..50_001]].concat();
+    let records = [from(0, 10), from(50_000, 50_000), from(0, 50_001), ended(&new)];
+    assert!(copied(&records, |_| {}).unwrap() == new);
+    // It need not be written as long as it is where it belongs.
+    assert!(copied(&[from(0, 100_000), ended(&there)], |_| {}).unwrap() == there);
+    assert!(copied(&[Record::Copy(100_000), ended(&there)], |_| {}).unwrap() == there);
+}
+
+#[test]
+fn hostile_copies_are_refused() {
+    let cases = [
+        from(0, 100_001),
+        from(100_000, 1),
+        from(u64::MAX, 1),
+        from(u64::MAX, 0),
+        from(1, u64::MAX),
+        from(0, u64::MAX),
+        from(1 << 63, 1),
+        from(1, 99_999),
+    ];
+    for copy in cases {
+        let result = copied(&[copy.clone(), ended(&random(5, 100_000))], |_| {});
+        assert!(result.is_err(), "{copy:?}");
+    }
+    // Without a file, or without one that is there.
+    let to = Directory::new("copied-nothing");
+    let records: [&[Record]; 2] = [&[from(0, 1)], &[file("tree"), from(0, 1), hello()]];
+    for records in records {
+        let records = [&[Record::Root(path("tree"))], records].concat();
+        assert!(matches!(written(&to, false, &records), Err(why) if why.contains("order")));
+    }
+    // Short records do not make long files: no more is written than was offered.
+    let (to, there) = (Directory::new("copied-often"), random(5, 100_000));
+    fs::write(to.0.join("tree"), &there).unwrap();
+    let mut sink = replacing(&to, true);
+    sink.bytes_max = 150_000;
+    let [ask, file] = asked("tree");
+    let mut bytes = Vec::new();
+    let often = [Record::Root(path("tree")), ask, file, from(0, 100_000), from(0, 100_000)];
+    often.iter().for_each(|record| record.put(&mut bytes));
+    assert!(matches!(sink.take(&bytes, &mut |_| true), Err(SinkError::Refused(_))));
+}
+
+/// What is there can be another file by the time it is copied from.
+#[test]
+fn what_changes_meanwhile_is_noticed() {
+    let there = random(5, 100_000);
+    let new = [&there[1..], b"x"].concat();
+    let mut records = vec![from(1, 99_999), from(0, 1), ended(&new)];
+    assert!(copied(&records, |_| {}).is_err_and(|error| matches!(error, SinkError::Differs(_))));
+    let other = |at: &Path| fs::write(at, random(6, 100_000)).unwrap();
+    records[1] = from(usize_at(&there, b'x'), 1);
+    assert!(copied(&records, |_| {}).unwrap() == new);
+    let error = copied(&records, other).unwrap_err();
+    assert!(matches!(error, SinkError::Differs(_)), "{error}");
+    let error = copied(&records, |at| fs::write(at, "short").unwrap()).unwrap_err();
+    assert!(matches!(error, SinkError::Write { .. }), "{error}");
+    // What was only compared so far, and is another when it has to be copied.
+    let bytes = [&there[..50_000], &there[60_000..]].concat();
+    let records = [from(0, 50_000), from(60_000, 40_000), ended(&bytes)];
+    assert!(copied(&records, |_| {}).unwrap() == bytes);
+    assert!(copied(&records, other).is_err());
+}
+
+fn usize_at(bytes: &[u8], byte: u8) -> u64 {
+    bytes.iter().position(|&other| other == byte).unwrap() as u64
+}
+
+/// The part of an interrupted transfer is written to, and is compared by blocks.
+#[test]
+fn a_part_is_compared_by_blocks() {
+    let to = Directory::new("part-blocks");
+    fs::write(to.0.join("tree"), random(5, 100_000)).unwrap();
+    fs::write(to.0.join(".tree.dwell-part"), random(5, 70_000)).unwrap();
+    let mut sink = replacing(&to, true);
+    let [ask, file] = asked("tree");
+    let mut answers = Vec::new();
+    let mut bytes = Vec::new();
+    [Record::Root(path("tree")), ask, file].iter().for_each(|record| record.put(&mut bytes));
+    sink.take(&bytes, &mut |have| {
+        answers.push(have);
+        true
+    })
+    .unwrap();
+    assert!(matches!(&answers[..], [Have::Blocks { bytes: 70_000, .. }]), "{answers:?}");
+    // And is not copied from elsewhere.
+    let mut bytes = Vec::new();
+    from(0, 1).put(&mut bytes);
+    assert!(matches!(sink.take(&bytes, &mut |_| true), Err(SinkError::Order)));
+}
+
+/// What becomes of these answers at a sender.
+fn answered(answers: Vec<Have>) -> Result<Sent, &'static str> {
+    let from = Directory::new("answered");
+    fs::write(from.0.join("tree"), random(5, 100_000)).unwrap();
+    let source = Source::files(&[from.0.join("tree")], false).unwrap();
+    let (answer, known) = mpsc::channel();
+    answers.into_iter().for_each(|have| answer.send(have).unwrap());
+    drop(answer);
+    let (pieces, coming) = mpsc::sync_channel(100);
+    let mut outlet = Channel(pieces);
+    let sent = Recorder::new(Some(known), false, None, &mut outlet, Arc::default()).run(source);
+    drop((outlet, coming));
+    sent.map_err(|stop| match stop {
+        crate::transfer::source::Stop::Answer => "answer",
+        crate::transfer::source::Stop::Gone => "gone",
+        crate::transfer::source::Stop::Read(_) => "read",
+    })
+}
+
+#[test]
+fn hostile_answers_are_refused() {
+    let chunk = Chunk { bytes: 1 << 15, hash: hash(b"x") };
+    let chunks = |log2, more, number| Have::Chunks { log2, more, chunks: vec![chunk; number] };
+    let blocks = |more| Have::Blocks { log2: 16, more, bytes: 5, hashes: vec![hash(b"x")] };
+    let ends: [&[Have]; 3] = [
+        &[chunks(13, false, 9)],
+        &[chunks(13, true, 9), chunks(13, false, 1)],
+        // Nothing about it is said any more.
+        &[chunks(13, true, 9), Have::Nothing],
+    ];
+    for answers in ends {
+        assert!(answered(answers.to_vec()).is_ok(), "{answers:?}");
+    }
+    let cases: [&[Have]; 5] = [
+        &[chunks(13, false, 0)],
+        &[chunks(13, true, 0), chunks(13, false, 1)],
+        &[chunks(13, true, 1), chunks(14, false, 1)],
+        &[chunks(13, true, 1), blocks(false)],
+        &[blocks(true), chunks(13, false, 1)],
+    ];
+    for answers in cases {
+        assert_eq!(answered(answers.to_vec()).unwrap_err(), "answer", "{answers:?}");
+    }
+    assert_eq!(answered(vec![chunks(13, true, 1)]).unwrap_err(), "gone");
+    // Whoever says what is not there gets other bytes, and notices it.
+    let lies = vec![Chunk { bytes: 100_000 >> 2, hash: hash(&random(5, 100_000)) }];
+    assert!(answered(vec![Have::Chunks { log2: 15, more: false, chunks: lies }]).is_ok());
+}
+
+/// One change of a file.
+#[derive(Clone, Debug)]
+enum Edit {
+    Insert { at: usize, len: usize, seed: u64 },
+    Delete { at: usize, len: usize },
+    Replace { at: usize, len: usize, seed: u64 },
+    Move { from: usize, len: usize, to: usize },
+}
+
+impl Edit {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        let range = |at: usize, len: usize, bytes: &[u8]| {
+            let begin = at.min(bytes.len());
+            begin..begin.saturating_add(len).min(bytes.len())
+        };
+        match *self {
+            Self::Insert { at, len, seed } => {
+                let at = at.min(bytes.len());
+                bytes.splice(at..at, random(seed, len));
+            }
+            Self::Delete { at, len } => drop(bytes.drain(range(at, len, bytes))),
+            Self::Replace { at, len, seed } => {
+                bytes.splice(range(at, len, bytes), random(seed, len));
+            }
+            Self::Move { from, len, to } => {
+                let moved: Vec<u8> = bytes.drain(range(from, len, bytes)).collect();
+                let to = to.min(bytes.len());
+                bytes.splice(to..to, moved);
+            }
+        }
+    }
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let (at, len) = (|| 0usize..300_000, || 0usize..40_000);
+    prop_oneof![
+        (at(), len(), any::<u64>()).prop_map(|(at, len, seed)| Edit::Insert { at, len, seed }),
+        (at(), len()).prop_map(|(at, len)| Edit::Delete { at, len }),
+        (at(), len(), any::<u64>()).prop_map(|(at, len, seed)| Edit::Replace { at, len, seed }),
+        (at(), len(), at()).prop_map(|(from, len, to)| Edit::Move { from, len, to }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn whatever_has_changed_arrives(
+        seed: u64, len in 1usize..250_000, repeats: bool, edits in prop::collection::vec(edit(), 0..6),
+    ) {
+        // Bytes that hardly differ are cut elsewhere.
+        let old = match repeats {
+            false => random(seed, len),
+            true => random(seed, len / 50 + 1).repeat(50),
+        };
+        let mut new = old.clone();
+        for edit in &edits {
+            edit.apply(&mut new);
+        }
+        // Of an empty one nothing is asked but whether there is any.
+        new.push(7);
+        let (_, reused) = changed("edited", &old, &new, true);
+        let longest = edits.len() * (40_000 + 4 * 32_768) + 32_768;
+        prop_assert!(repeats || reused + longest as u64 >= old.len() as u64);
+    }
+
+    #[test]
+    fn an_insertion_makes_a_few_chunks_go(seed: u64, inserted in 1usize..5000) {
+        let old = random(seed, 1 << 20);
+        let new = [random(!seed, inserted), old.clone()].concat();
+        let (went, _) = changed("inserted", &old, &new, true);
+        prop_assert!(went < inserted + 150_000, "{}", went);
+    }
+}
