@@ -78,7 +78,7 @@ fn main() -> ExitCode {
             let keyed = options.keyed.unwrap_or((seed ^ number) & 1 == 0);
             let name =
                 format!("{scheme:<10} {:<4} seed {seed:<3}", if keyed { "keys" } else { "psk" });
-            let rate = setup::FIRST_RATES[(seed / 2 & 1) as usize];
+            let rate = setup::FIRST_RATES[((seed / 2) & 1) as usize];
             let setup = setup::Setup::new(scheme, options.codec.as_deref(), rate, keyed);
             match run::run(&setup, seed, options.hours) {
                 Ok(summary) => println!("{name} {summary}"),

@@ -61,11 +61,11 @@ pub(crate) struct Summary {
     picks: u64,
     /// The most of one spell, for each context that was open.
     picks_most: f64,
-    /// Sides that were observed where nothing changed; the least that came of what the link takes, the most that a found
-    /// rate was by the least, and the least part that was compressed of what a full link was sent.
+    /// Sides that were observed where nothing changed; the least that came of what the link takes, the most
+    /// looks in which a found rate was off, and the least part that was compressed of what a full link was sent.
     watched: u64,
     share_least: f64,
-    swing_most: f64,
+    off_most: f64,
     compressed_least: f64,
     /// The least memory that the process had, early and late.
     resident_bytes: [u64; 2],
@@ -90,7 +90,7 @@ impl Summary {
             picks_most: 0.0,
             watched: 0,
             share_least: f64::INFINITY,
-            swing_most: 1.0,
+            off_most: 0.0,
             compressed_least: f64::INFINITY,
             resident_bytes: [0; 2],
             context_bytes: [0; 2],
@@ -106,7 +106,7 @@ impl fmt::Display for Summary {
             "{:.1} h, {} packets sent, {} arrived, {} refused, {} changes of weather, {} restarts, {} reloads, \
              {} moves; {} changes of codec, {} of them in {:.1} h of contexts where nothing else changed, \
              {:.1} of a context in one spell at most; {} times a side where nothing changed: {:.2} of what the link takes at least, \
-             found rates {:.2} times the least at most, {:.2} compressed of what a full link was sent at least; memory {early:.1} MiB early, {late:.1} MiB late",
+             a found rate off in {:.2} of the looks at most, {:.2} compressed of what a full link was sent at least; memory {early:.1} MiB early, {late:.1} MiB late",
             self.hours,
             self.sent,
             self.arrived,
@@ -121,7 +121,7 @@ impl fmt::Display for Summary {
             self.picks_most,
             self.watched,
             self.share_least,
-            self.swing_most,
+            self.off_most,
             self.compressed_least,
         )
     }
@@ -221,8 +221,9 @@ impl Run {
                 found = Some((self.net.now(), self.picks()));
                 watches = Some([0, 1].map(|side| Watch::new(self.net.now(), self.pace(side))));
             }
-            for (side, watch) in watches.iter_mut().flatten().enumerate() {
-                watch.look(self.pace(side));
+            let looks = watches.iter_mut().flatten().enumerate().zip(steady.iter().cycle());
+            for ((side, watch), &place) in looks {
+                watch.look(self.pace(side), place);
             }
         }
         self.check_that_it_goes_on(&start)?;
@@ -256,7 +257,7 @@ impl Run {
             let summary = &mut self.summary;
             summary.watched += 1;
             summary.share_least = summary.share_least.min(seen.share);
-            summary.swing_most = summary.swing_most.max(seen.swing.unwrap_or(1.0));
+            summary.off_most = summary.off_most.max(seen.off.unwrap_or(0.0));
             summary.compressed_least =
                 summary.compressed_least.min(seen.compressed.unwrap_or(f64::INFINITY));
             seen.check(side).map_err(|error| format!("{error}: {seen:?} at {place:?}"))?;

@@ -17,8 +17,10 @@ const FULL: f64 = 1.5;
 const COMPRESSED_MIN: f64 = 0.05;
 /// With so much of a processor or more nothing else is the limit.
 const PROCESSOR_MIN: f64 = 0.25;
-/// A rate that was found for a full link stays within so many times the least.
-const SWING_MAX: f64 = 4.0;
+/// A rate that was found for a full link is off if it is more than twice the link's, or less than half; more often than in so many of
+/// the looks it is not.
+const OFF_TIMES: f64 = 2.0;
+const OFF_MAX: f64 = 0.5;
 
 /// Where a relay is observed.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +34,9 @@ pub(crate) struct Place {
 pub(crate) struct Watch {
     since: Instant,
     before: Pace,
-    /// The least and the most that the rate was since.
-    rates_bps: (f64, f64),
+    /// How often it was looked, and how often the rate was off.
+    looks: u32,
+    off: u32,
 }
 
 /// What was seen of one side.
@@ -41,22 +44,22 @@ pub(crate) struct Watch {
 pub(crate) struct Seen {
     /// What came, as a share of what the link could take of it as it is.
     pub(crate) share: f64,
-    /// The most that the found rate was by the least; none if it was written, or the link was not full.
-    pub(crate) swing: Option<f64>,
+    /// The part of the looks in which the found rate was off; none if it was written, or the link was not full.
+    pub(crate) off: Option<f64>,
     /// What of it was compressed, if that may be judged.
     pub(crate) compressed: Option<f64>,
 }
 
 impl Watch {
     pub(crate) fn new(now: Instant, pace: Pace) -> Self {
-        let bps = pace.rate_bps;
-        Self { since: now, before: pace, rates_bps: (bps, bps) }
+        Self { since: now, before: pace, looks: 0, off: 0 }
     }
 
     /// Looks again.
-    pub(crate) fn look(&mut self, pace: Pace) {
-        let (least, most) = self.rates_bps;
-        self.rates_bps = (least.min(pace.rate_bps), most.max(pace.rate_bps));
+    pub(crate) fn look(&mut self, pace: Pace, place: Place) {
+        let times = pace.rate_bps / place.link_bps;
+        self.looks += 1;
+        self.off += u32::from(!(1.0 / OFF_TIMES..OFF_TIMES).contains(&times));
     }
 
     /// Returns what was seen until now; none if that is too short, or the written rate is not the link's.
@@ -75,12 +78,9 @@ impl Watch {
         let is_full = offered > FULL * takes;
         let sent = pace.sent_packets.saturating_sub(self.before.sent_packets);
         let compressed = pace.compressed_packets.saturating_sub(self.before.compressed_packets);
-        let (least, most) = self.rates_bps;
         Some(Seen {
             share: came / offered.min(takes).max(1.0),
-            // A rate that was not found at all is beyond all others.
-            swing: (is_found && is_full)
-                .then(|| if most.is_finite() { most / least.max(1.0) } else { f64::INFINITY }),
+            off: (is_found && is_full).then(|| f64::from(self.off) / f64::from(self.looks.max(1))),
             compressed: (is_full && pace.is_compressible)
                 .then(|| compressed as f64 / sent.max(1) as f64),
         })
@@ -94,8 +94,10 @@ impl Seen {
         if self.share < SHARE_MIN {
             return Err(format!("side {side} had {:.2} of what the link takes", self.share));
         }
-        if let Some(swing) = self.swing.filter(|&swing| swing > SWING_MAX) {
-            return Err(format!("side {side} found rates that are {swing:.1} times the least"));
+        if let Some(off) = self.off.filter(|&off| off > OFF_MAX) {
+            return Err(format!(
+                "side {side} found a rate that is not the link's in {off:.2} of the looks"
+            ));
         }
         match self.compressed.filter(|&part| part < COMPRESSED_MIN) {
             Some(part) => {
