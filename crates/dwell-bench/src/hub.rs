@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
 use dwell_lab::lab::Lab;
 use dwell_report::{Table, human};
@@ -29,12 +30,13 @@ const AFTER_HELP: &str = "\
 Examples:
   ./x bench hub                                            one peer on one core, two on two
   ./x bench hub --case 1/0/1,1/0/2 --hosts 2               one peer with two contexts
+  ./x bench hub --case 8/2 --rate auto --uplink 20mbit     eight that share a slow link
   ./x bench hub --case 0/20,8/20 --rate 10mbit             20 quiet peers, alone and beside 8 loud ones
   ./x bench hub --case 0/190,10/190 --codec zstd:3 --rate 2mbit --every 500ms --seconds 10
   ./x bench hub --case 60/140 --codec zstd:3 --rate 1mbit --every 500ms --hub-with 'history_memory = \"64MiB\"'
 
 A case is LOUD/QUIET or LOUD/QUIET/CORES. The hub sends text by TCP to each loud peer, as much as goes
-through; each quiet one pings the hub, by default 20 times a second. The links are cables: what limits is the rate that
+through (*each* to *to*: the least and the most of one of them); each quiet one pings the hub, by default 20 times a second. The links are cables: what limits is the rate that
 the relays have in their configuration, and the processors. The hub runs on so many of these (with as
 many threads), if that is said; the peers, the streams and the kernel run on all of them, so that with no more
 processors than the hub's they take a part of its time.
@@ -73,6 +75,9 @@ pub(super) struct Hub {
     /// Hosts behind each loud peer, with a stream to each: as many pairs of hosts, and contexts
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=100))]
     hosts: u8,
+    /// A slow link that all peers share: the hub's own device
+    #[arg(long, value_name = "RATE")]
+    uplink: Option<Rate>,
     /// Time between two pings of a quiet peer
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_duration_ns)]
     every: u64,
@@ -147,6 +152,8 @@ pub(super) struct Conditions {
     hub_with: String,
     #[serde(default = "one")]
     hosts: u8,
+    #[serde(default)]
+    uplink_bps: Option<u64>,
     every_ns: u64,
     seconds: f64,
 }
@@ -156,6 +163,11 @@ pub(super) struct Conditions {
 pub(super) struct Carried {
     window_ns: u64,
     application_bytes: u64,
+    /// Of one stream, the least and the most.
+    #[serde(default)]
+    least_bytes: u64,
+    #[serde(default)]
+    most_bytes: u64,
     hub_cpu_ns: u64,
     /// The most that the hub's contexts took, looked at each half second, ...
     history_bytes: u64,
@@ -203,6 +215,7 @@ impl Hub {
             with: self.with.clone(),
             hub_with: self.hub_with.clone(),
             hosts: self.hosts,
+            uplink_bps: self.uplink.map(|rate| rate.as_bps()),
             every_ns: self.every,
             seconds: self.watch.seconds,
         };
@@ -213,6 +226,9 @@ impl Hub {
         let most = self.case.iter().map(|it| it.spokes()).max().unwrap_or(0);
         let interrupted = lab.interrupted();
         let hosts = Hosts::build(lab, most)?;
+        if let Some(rate) = self.uplink {
+            hosts.slow_down(rate)?;
+        }
         let window = Duration::from_secs_f64(self.watch.seconds);
         let is_interrupted = || interrupted.load(std::sync::atomic::Ordering::Relaxed);
         let length = (self.rounds.runs, WARM_UP + window + AROUND);
@@ -251,14 +267,16 @@ fn carry(
         .map(|host| Pinger::start_to(host, every, &HUB_IN_TUNNEL.to_string()))
         .collect();
     let (pingers, hub) = (pingers?, star.hub.process().id());
-    let (began, bytes, cpu) = (Instant::now(), streams.received_bytes(), cpu_ns(hub)?);
+    let (began, before, cpu) = (Instant::now(), streams.received_bytes(), cpu_ns(hub)?);
     let mut history_bytes = 0;
     while began.elapsed() < window {
         sleep(LOOK.min(window.saturating_sub(began.elapsed())), is_interrupted)?;
         history_bytes = star.status()?.history.memory_bytes.max(history_bytes);
     }
     let window_ns = began.elapsed().as_nanos() as u64;
-    let application_bytes = streams.received_bytes() - bytes;
+    let after = streams.received_bytes();
+    let each: Vec<_> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    let application_bytes = each.iter().sum();
     let hub_cpu_ns = cpu_ns(hub)? - cpu;
     let evicted = star.status()?.history.evicted;
     let (mut round_trips_ns, mut pings_lost) = (Vec::new(), 0);
@@ -275,6 +293,8 @@ fn carry(
     Ok(Carried {
         window_ns,
         application_bytes,
+        least_bytes: each.iter().min().copied().unwrap_or_default(),
+        most_bytes: each.iter().max().copied().unwrap_or_default(),
         hub_cpu_ns,
         history_bytes,
         evicted,
@@ -306,7 +326,11 @@ pub(super) fn sleep(time: Duration, is_interrupted: &impl Fn() -> bool) -> Resul
 
 impl Carried {
     fn mbps(&self) -> f64 {
-        self.application_bytes as f64 * 8e3 / self.window_ns.max(1) as f64
+        self.of_each(self.application_bytes)
+    }
+
+    fn of_each(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8e3 / self.window_ns.max(1) as f64
     }
 }
 
@@ -320,6 +344,10 @@ fn table(runs: &[Run<Hub>]) -> Table {
         vec![
             Figure::new("Mbit/s", Of::Median, figure, speed),
             Figure::new("min..max", Of::Span, figure, speed),
+            Figure::new("each", Of::Median, figure, |it: &Carried| {
+                Some(it.of_each(it.least_bytes))
+            }),
+            Figure::new("to", Of::Median, figure, |it: &Carried| Some(it.of_each(it.most_bytes))),
             Figure::new("/first", Of::Against(first), percent, speed),
             Figure::new("hub's CPU", Of::Median, percent, |it: &Carried| {
                 Some(it.hub_cpu_ns as f64 / it.window_ns.max(1) as f64)
@@ -356,6 +384,8 @@ mod tests {
         let carried = |mbit: u64| Carried {
             window_ns: 1_000_000_000,
             application_bytes: mbit * 125_000,
+            least_bytes: mbit * 60_000,
+            most_bytes: mbit * 65_000,
             hub_cpu_ns: 1_500_000_000,
             history_bytes: 3_000_000,
             evicted: 0,
@@ -371,6 +401,7 @@ mod tests {
             with: text.clone(),
             hub_with: text,
             hosts: 1,
+            uplink_bps: None,
             every_ns: 0,
             seconds: 1.0,
         };

@@ -82,7 +82,9 @@ impl CpuShare {
             self.refilled_at = now;
             self.credit_ns = (self.credit_ns + earned_ns as i64).min(CREDIT_NS_MAX);
         }
-        self.credit_ns > self.reserved_ns
+        // A link that starved for once is no limit to how many work at the same time.
+        let reserved_ns = if self.limit_ppm < ONE_PPM { self.reserved_ns } else { 0 };
+        self.credit_ns > reserved_ns
     }
 
     /// A job begins that is expected to take so long: while it is under way that is spoken for.

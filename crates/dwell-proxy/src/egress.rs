@@ -46,6 +46,7 @@ pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), R
         let listener = TcpListener::from_std(listener)?;
         let engine = Engine::new(config.common, confined)?;
         let shown = vec![listener.local_addr()?.to_string()];
+        let (mut hangup, mut stop) = (signal(SignalKind::hangup())?, StopSignals::new()?);
         ready(&shown);
         let descriptors = engine.common.limits.descriptors_max;
         let this = Arc::new(Running {
@@ -59,7 +60,6 @@ pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), R
             shown,
             engine,
         });
-        let (mut hangup, mut stop) = (signal(SignalKind::hangup())?, StopSignals::new()?);
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(Arc::clone(&this).serve(listener));
         if let Some(status) = status {

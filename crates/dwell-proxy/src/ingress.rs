@@ -71,6 +71,7 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
             listeners.push((listener.at(socket.local_addr()?), TcpListener::from_std(socket)?));
         }
         let shown: Vec<_> = listeners.iter().map(|(listener, _)| listener.to_string()).collect();
+        let (mut hangup, mut stop) = (signal(SignalKind::hangup())?, StopSignals::new()?);
         ready(&shown);
         let this = Arc::new(Running {
             room: Semaphore::new(engine.streams_max),
@@ -84,7 +85,6 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
             host,
             engine,
         });
-        let (mut hangup, mut stop) = (signal(SignalKind::hangup())?, StopSignals::new()?);
         let mut tasks = JoinSet::new();
         for (listener, socket) in listeners {
             tasks.spawn(Arc::clone(&this).serve(Arc::new(listener), socket));

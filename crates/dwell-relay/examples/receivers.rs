@@ -41,6 +41,8 @@ const SENDERS: usize = 16;
 const INSIDE: &str = "inside-the-namespace";
 /// Headers of IPv4 and TCP.
 const HEADERS_LEN: usize = 40;
+/// It is looked so often whether all is done.
+const LOOK: Duration = Duration::from_micros(50);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Who reads, opens and writes.
@@ -207,7 +209,7 @@ fn drain(way: Way, len: usize, count: usize) -> Result<f64, Box<dyn Error>> {
             hand_over(&sockets[0], &work, is_over);
         }
         while !is_over() {
-            thread::yield_now();
+            thread::sleep(LOOK);
         }
         drop(work);
         Ok::<_, Box<dyn Error>>(began.elapsed().as_secs_f64())

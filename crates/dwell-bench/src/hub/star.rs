@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use dwell_lab::lab::{Host, Lab};
+use dwell_base::Rate;
+use dwell_lab::lab::{Host, Lab, Shape};
 use dwell_lab::relays::{Relay, write_secret};
 use dwell_report::Status;
 use dwell_report::status::PeerState;
@@ -80,6 +81,11 @@ impl Hosts {
             write_secret(&directory.join(format!("{}.psk", name(n))))?;
         }
         Ok(Self { hub, spokes: hosts, directory })
+    }
+
+    /// Gives the hub's own device this rate, and a queue of a tenth of a second.
+    pub(crate) fn slow_down(&self, rate: Rate) -> anyhow::Result<()> {
+        Ok(self.hub.shape(BRIDGE, &Shape::new(rate))?)
     }
 
     /// Starts the relays of a run, with so many hosts behind each spoke, these lines under `[defaults]`, and in the hub's configuration these under `[node]` and more

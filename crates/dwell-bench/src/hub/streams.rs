@@ -23,34 +23,39 @@ pub(super) struct Streams {
     state: Arc<State>,
     threads: Vec<JoinHandle<Result<io::Result<()>, LabError>>>,
     senders: Vec<TcpStream>,
+    received: Vec<Count>,
 }
 
 #[derive(Default)]
 struct State {
     is_over: AtomicBool,
-    received_bytes: AtomicU64,
 }
+
+/// What one of them has received, in bytes.
+type Count = Arc<AtomicU64>;
 
 impl Streams {
     /// Begins one to each of these spokes: their numbers, hosts and addresses.
     pub(super) fn start(hub: &Host, to: &[(usize, &Host, Ipv4Addr)]) -> anyhow::Result<Self> {
         let state = Arc::new(State::default());
-        let (mut threads, mut senders) = (Vec::new(), Vec::new());
+        let (mut threads, mut senders, mut received) = (Vec::new(), Vec::new(), Vec::new());
         for &(n, host, address) in to {
             let address = SocketAddr::from((address, PORT));
             let listener = host.run(|| TcpListener::bind(address))?.context("can't listen")?;
-            let receiver = Arc::clone(&state);
-            threads.push(host.spawn_thread(move || receive(&listener, &receiver))?);
+            let (receiver, count) = (Arc::clone(&state), Count::default());
+            received.push(Arc::clone(&count));
+            threads.push(host.spawn_thread(move || receive(&listener, &receiver, &count))?);
             let stream = hub.run(|| TcpStream::connect(address))?.context("can't connect")?;
             senders.push(stream.try_clone()?);
             let sender = Arc::clone(&state);
             threads.push(hub.spawn_thread(move || send(stream, n as u64, &sender))?);
         }
-        Ok(Self { state, threads, senders })
+        Ok(Self { state, threads, senders, received })
     }
 
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.state.received_bytes.load(Ordering::Relaxed)
+    /// Of each, in bytes.
+    pub(super) fn received_bytes(&self) -> Vec<u64> {
+        self.received.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     pub(super) fn finish(self) -> anyhow::Result<()> {
@@ -82,7 +87,7 @@ fn send(mut stream: TcpStream, seed: u64, state: &State) -> io::Result<()> {
     }
 }
 
-fn receive(listener: &TcpListener, state: &State) -> io::Result<()> {
+fn receive(listener: &TcpListener, state: &State, count: &AtomicU64) -> io::Result<()> {
     let (mut stream, _) = listener.accept()?;
     stream.set_read_timeout(Some(GLANCE))?;
     let mut piece = vec![0; PIECE_BYTES];
@@ -90,7 +95,7 @@ fn receive(listener: &TcpListener, state: &State) -> io::Result<()> {
         match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(len) => {
-                state.received_bytes.fetch_add(len as u64, Ordering::Relaxed);
+                count.fetch_add(len as u64, Ordering::Relaxed);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) if state.is_over.load(Ordering::Relaxed) => break,

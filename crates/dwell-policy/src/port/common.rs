@@ -237,6 +237,11 @@ impl Common {
         self.explorer.is_on()
     }
 
+    /// What was to be explored is not what is chosen next.
+    pub(super) fn forget_exploring(&mut self) {
+        self.explores = false;
+    }
+
     /// Returns true if what a rule refused is to be compressed all the same, to find out what comes
     /// of it. Then it must be given to the compressor.
     pub(super) fn explore(&mut self, now: Instant, (flow, class): (u64, ClassKey)) -> bool {

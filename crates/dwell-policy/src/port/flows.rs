@@ -196,13 +196,15 @@ impl Flows {
             was_seen: false,
             may_try: None,
         };
-        self.is_blocked &= !self.is_free(&entry);
+        if self.is_blocked && self.is_free(&entry) {
+            self.is_blocked = false;
+        }
         let waiting_bytes = self.lanes.push(entry, is_known);
         self.bulk.note(now, packet.flow, waiting_bytes);
         self.held.arrived(now, packet.max_wait_ns);
         while let Some(reason) = self.excess(common) {
             let Some(entry) = self.lanes.pop_fattest() else { return };
-            self.is_blocked = false;
+            self.was_dropped(&entry);
             drop_entry(common, &entry, reason);
         }
     }
@@ -325,15 +327,33 @@ impl Flows {
         if self.is_blocked {
             return None;
         }
-        let found = self.next_free(skips_new);
-        self.is_blocked = found.is_none() && !skips_new;
+        let found = self.next_free(skips_new, |_| true);
+        self.is_blocked = found.is_none() && (!skips_new || self.beside().is_none());
         found
     }
 
-    fn next_free(&mut self, skips_new: bool) -> Option<u32> {
+    /// The same of those of which `suits` is true of the first packet.
+    fn next_free(&mut self, skips_new: bool, suits: impl Fn(&Entry) -> bool) -> Option<u32> {
         let Self { lanes, chosen, busy, .. } = self;
         let compressing = || chosen.iter().rev().filter(|unit| unit.is_compressing()).take(*busy);
-        lanes.next_of(skips_new, |entry| !compressing().any(|unit| unit.is_before(entry)))
+        let is_free = |entry: &Entry| !compressing().any(|unit| unit.is_before(entry));
+        lanes.next_of(skips_new, |entry| suits(entry) && is_free(entry))
+    }
+
+    /// Another packet is the first of its flow, perhaps of another group.
+    fn was_dropped(&mut self, entry: &Entry) {
+        let first = self.lanes.first_of(entry.flow);
+        if self.is_blocked && first.is_some_and(|first| self.is_free(first)) {
+            self.is_blocked = false;
+        }
+    }
+
+    /// The bytes that wait of flows that need not wait for what is being compressed.
+    fn free_bytes(&self) -> u64 {
+        match self.busy {
+            0 => self.lanes.bytes(),
+            _ => self.lanes.bytes_where(|entry| self.is_free(entry)),
+        }
     }
 
     /// What the batches that are being compressed will take of the link, as those before them.
@@ -395,7 +415,7 @@ impl Flows {
             match self.lanes.first(at, now, &grant)? {
                 First::Waiting(entry) => return Some(entry),
                 First::Dropped(entry) => {
-                    self.is_blocked = false;
+                    self.was_dropped(&entry);
                     drop_entry(common, &entry, DropReason::Delay);
                 }
                 First::Marked(entry) => {
@@ -488,6 +508,8 @@ impl Flows {
         self.assert_apart();
         let idles = common.link_idle && !self.held.gathers();
         let is_free = idles && self.has_slot() && self.begin_at.is_none();
+        let is_blocked = self.busy > 0 && self.beside().is_none();
+        assert!(!self.is_blocked || is_blocked, "something need not wait");
         assert!(!is_free || !self.can_send(), "the link idles for nothing");
         assert!(!idles || self.sendable().is_none(), "the link idles beside a batch");
         let waits = self.lanes.packets() > 0 || !self.chosen.is_empty();

@@ -16,6 +16,8 @@ const BLOCK_LOG2_MIN: u8 = 16;
 const BLOCK_LOG2_MAX: u8 = 22;
 /// More than this many blocks are not compared, of files of terabytes.
 pub(super) const BLOCKS_MAX: usize = 1 << 20;
+/// Fewer bytes of what is there are not hashed.
+pub(super) const HASHED_MIN: u64 = 64;
 /// The hashes in one message.
 pub(super) const HASHES_MAX: usize = 2048;
 
@@ -122,6 +124,17 @@ impl Blocks {
             blocks.bytes += len as u64;
         }
         Ok(blocks)
+    }
+
+    /// Leaves out a last block that says too much: one that ends where the sender has said (`is_cut`), who could ask for each length in
+    /// turn, and find out byte by byte what is there; and one so short that its bytes can be guessed.
+    pub(super) fn without_end(mut self, is_cut: bool) -> Self {
+        let partial = self.bytes & ((1 << self.log2) - 1);
+        if partial > 0 && (is_cut || partial < HASHED_MIN) {
+            self.hashes.pop();
+            self.bytes -= partial;
+        }
+        self
     }
 
     /// The answers that say so, one at least.

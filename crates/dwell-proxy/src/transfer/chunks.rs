@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 
-use super::blocks::{BlockHash, HASH_BYTES, HASHES_MAX, Have, hash};
+use super::blocks::{BlockHash, HASH_BYTES, HASHED_MIN, HASHES_MAX, Have, hash};
 use super::repeats::{GEAR, HASHED_LEN};
 
 /// Chunks grow with the file, so that it has about this many at most,
@@ -51,8 +51,8 @@ fn log2(bytes: u64) -> u8 {
     (wanted as u8).clamp(CHUNK_LOG2_MIN, CHUNK_LOG2_MAX)
 }
 
-/// How many bytes of a file are compared with one of `wanted` bytes; none if that is left to aligned blocks. Twice as many, as
-/// much may be gone from the beginning.
+/// How many bytes of a file are compared with one of `wanted` bytes; none if that is left to aligned blocks. At most twice its length:
+/// the beginning may have been removed.
 pub(super) fn compared(there: u64, wanted: u64) -> Option<u64> {
     let bytes = there.min(wanted.saturating_mul(2));
     (bytes <= FILE_BYTES_MAX).then_some(bytes)
@@ -196,6 +196,23 @@ impl Chunks {
             list.push(Chunk { bytes: chunk.len() as u32, hash: hash(chunk) });
         }
         Ok(Self { log2, list })
+    }
+
+    /// The length of all of them.
+    pub(super) fn bytes(&self) -> u64 {
+        self.list.iter().map(|chunk| u64::from(chunk.bytes)).sum()
+    }
+
+    /// True if these are the first of them.
+    #[cfg(test)]
+    pub(super) fn starts_with(&self, others: &Self) -> bool {
+        self.log2 == others.log2 && self.list.starts_with(&others.list)
+    }
+
+    /// Leaves out a last chunk that says too much, as [`Blocks::without_end`](super::blocks::Blocks::without_end) does.
+    pub(super) fn without_end(mut self, is_cut: bool) -> Self {
+        self.list.pop_if(|last| is_cut || u64::from(last.bytes) < HASHED_MIN);
+        self
     }
 
     /// The answers that say so, one at least.

@@ -15,8 +15,8 @@
 //!
 //! Checked all along: the nodes' invariants after each event; every packet that comes out is bit for
 //! bit one that went in, and comes out once; in fair weather packets of every flow arrive; where nothing changes,
-//! contexts keep their codecs, as much comes as half of what the link takes or more, a rate that was found stays, and `auto` compresses what
-//! a full link is sent. Checked every hour: the accounts balance, contexts have no more memory than they may,
+//! contexts keep their codecs, as much comes as half of what the link takes or more, a rate that was found is about the link's in most looks, and `auto` compresses
+//! some of what a full link is sent. Checked every hour: the accounts balance, contexts have no more memory than they may,
 //! and that of the process does not grow.
 
 mod end;

@@ -250,7 +250,7 @@ impl Run {
         self.net.node(self.ends[side]).pace(arrived_bytes)
     }
 
-    /// Where nothing changes, the link is made use of, and what is found stays.
+    /// Where nothing changes, the link is made use of, and its rate is found.
     fn check_share(&mut self, watches: &[Watch; 2], place: Place) -> Result<(), String> {
         for (side, watch) in watches.iter().enumerate() {
             let Some(seen) = watch.seen(self.net.now(), self.pace(side), place) else { continue };

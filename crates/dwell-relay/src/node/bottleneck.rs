@@ -12,8 +12,9 @@
 //! (Cardwell et al., draft-ietf-ccwg-bbr, sections 4.1 and 5.5); the one-way delay above its recent
 //! minimum as the measure of the queue, and a small target for it, from LEDBAT (RFC 6817, sections
 //! 2.4 and 3.4); and that a queue stands only if even the least delay of a while is long, from CoDel
-//! (RFC 8289, section 3.2), so that jitter is not mistaken for one. Losses mean nothing here: paths
-//! lose by chance, and the TCP inside sees to those that its own excess makes.
+//! (RFC 8289, section 3.2), so that jitter is not mistaken for one. Losses mean little here: paths
+//! lose by chance, and the TCP inside sees to those that its own excess makes. Only where most is lost while a queue stands is that
+//! taken for a queue without room.
 //!
 //! It is pure: sendings, reports and times are arguments. Nothing is found, and nothing is held
 //! back, before a queue of more than [`ENTER_NS`] has stood for [`ENTER_SPAN_NS`]. If sending less does
@@ -468,7 +469,8 @@ impl Bottleneck {
             self.stood_samples(now).and_then(|samples| self.samples.iter().rev().nth(samples - 1));
         let Some((first, last)) = first.zip(self.samples.back()) else { return false };
         let sent_bytes = last.sent_bytes - first.sent_bytes;
-        sent_bytes > FLOODED_TIMES * last.came_bytes.saturating_sub(first.came_bytes)
+        let came_bytes = last.came_bytes.saturating_sub(first.came_bytes);
+        sent_bytes > came_bytes.saturating_mul(FLOODED_TIMES)
     }
 
     /// The bottleneck is beyond: sets the pace.

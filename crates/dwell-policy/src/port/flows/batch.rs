@@ -35,6 +35,7 @@ pub(super) enum Choice {
 impl Flows {
     /// What becomes of a flow's first packet.
     pub(super) fn choose(&mut self, common: &mut Common, now: Instant, at: u32) -> Option<Choice> {
+        common.forget_exploring();
         let entry = self.first(common, now, at)?;
         if !self.is_free(&entry) {
             return None; // the one before it was dropped
@@ -47,7 +48,7 @@ impl Flows {
         }
         let Some(rate) = common.config.rate else { return Some(Choice::Raw(Bypass::NoTime)) };
         let wait_bytes = common.wait_bytes(self.ready_bytes);
-        let waiting_bytes = self.lanes.bytes();
+        let waiting_bytes = self.free_bytes();
         let is_alone = wait_bytes == 0 && waiting_bytes < ALONE_BYTES_MIN;
         if is_alone && !self.held.gathers() {
             return Some(Choice::Raw(Bypass::Sparse));
@@ -102,7 +103,7 @@ impl Flows {
         let is_ahead = !(common.link_idle && self.held.gathers());
         let ready_bytes = if is_ahead { self.ready_bytes } else { 0 };
         let first = self.lanes.peek(at)?;
-        let is_full = self.lanes.bytes() >= self.batch_bytes_max(common, first, rate)
+        let is_full = self.free_bytes() >= self.batch_bytes_max(common, first, rate)
             || self.lanes.packets() >= self.room.packets;
         if is_full {
             return None;
@@ -126,7 +127,7 @@ impl Flows {
         rate: Rate,
     ) -> Option<Choice> {
         let key = first.learned_as();
-        let waiting_bytes = self.lanes.bytes();
+        let waiting_bytes = self.free_bytes();
         [bytes, u64::from(first.bytes)].into_iter().find_map(|bytes| {
             let needed_bytes = needed(common, key, bytes, rate)?;
             let raw_bytes = needed_bytes.saturating_sub(wait_bytes);

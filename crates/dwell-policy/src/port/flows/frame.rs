@@ -95,7 +95,7 @@ impl Flows {
     pub(super) fn raw_next(&mut self, common: &mut Common, now: Instant) -> Option<(u32, Bypass)> {
         if !self.has_slot() {
             // Others need not wait for what comes out of the compressor, but may for their turn.
-            let at = self.beside_raw().or_else(|| self.beside())?;
+            let at = self.beside_in_turn()?;
             return self.raw_beside(common, now, at).map(|reason| (at, reason));
         }
         let at = self.turn(false)?;
@@ -116,12 +116,18 @@ impl Flows {
         self.lanes.find(|entry| self.is_free(entry))
     }
 
-    /// Such a flow whose first packet goes raw anyhow: it has nothing to wait for, whatever others do.
-    fn beside_raw(&self) -> Option<u32> {
-        if !self.lanes.has_raw() {
+    /// That of them whose turn it is; first those whose packets go raw anyhow: they have nothing to wait for, whatever others do.
+    fn beside_in_turn(&mut self) -> Option<u32> {
+        if self.is_blocked {
             return None;
         }
-        self.lanes.find(|entry| entry.bypass.is_some() && self.is_free(entry))
+        let raw = match self.lanes.has_raw() {
+            true => self.next_free(false, |entry| entry.bypass.is_some()),
+            false => None,
+        };
+        let found = raw.or_else(|| self.next_free(false, |_| true));
+        self.is_blocked = found.is_none();
+        found
     }
 
     /// When the first of the batches that are being compressed should be done.

@@ -190,9 +190,10 @@ impl Lanes {
     ) -> Option<u32> {
         let are_due = self.new_in_turn >= NEW_PART * self.quantum_bytes && !self.old.is_empty();
         let lists = match (skips_new, are_due) {
-            (true, _) => [List::Old, List::None],
-            (false, false) => [List::New, List::Old],
-            (false, true) => [List::Old, List::New],
+            (true, _) => [List::Old, List::None, List::None],
+            (false, false) => [List::New, List::Old, List::None],
+            // A new one that has had its share is among the old ones then.
+            (false, true) => [List::Old, List::New, List::Old],
         };
         lists.into_iter().find_map(|list| self.next_in(list, &suits))
     }
@@ -292,6 +293,17 @@ impl Lanes {
     /// The first packet of a flow.
     pub(super) fn peek(&self, at: u32) -> Option<&Entry> {
         self.lanes[at as usize].queue.front()
+    }
+
+    /// The first packet that waits of a flow.
+    pub(super) fn first_of(&self, flow: u64) -> Option<&Entry> {
+        self.peek(*self.by_flow.get(&flow)?)
+    }
+
+    /// The bytes that wait of flows for which `suits` is true of the first packet.
+    pub(super) fn bytes_where(&self, suits: impl Fn(&Entry) -> bool) -> u64 {
+        let lanes = self.new.iter().chain(&self.old).map(|&at| &self.lanes[at as usize]);
+        lanes.filter(|lane| lane.queue.front().is_some_and(&suits)).map(|lane| lane.bytes).sum()
     }
 
     /// The first packet of a flow, to change it.

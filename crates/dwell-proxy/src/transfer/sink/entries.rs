@@ -1,7 +1,7 @@
 //! Directories, links, and what is there already.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Seek as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -279,8 +279,9 @@ impl Sink {
             }
         }
         if let Some(mut part) = site.tree.find_part(path) {
-            let bytes = part.file.metadata()?.len().min(wanted);
-            let blocks = Blocks::read(&mut part.file, bytes)?;
+            let there = part.file.metadata()?.len();
+            let blocks = Blocks::read(&mut part.file, there.min(wanted))?;
+            let blocks = blocks.without_end(wanted < there);
             return Ok((Basis::Part(path.clone()), blocks.answers()));
         }
         if !is_file {
@@ -288,10 +289,17 @@ impl Sink {
         }
         let mut file = site.tree.open_file(path)?;
         let there = file.metadata()?.len();
-        let answers = match chunks::compared(there, wanted).filter(|_| self.knows_chunks) {
-            Some(bytes) => Chunks::read(&mut file, bytes)?.answers(),
-            None => Blocks::read(&mut file, there.min(wanted))?.answers(),
-        };
+        if let Some(bytes) = chunks::compared(there, wanted).filter(|_| self.knows_chunks) {
+            let chunks = Chunks::read(&mut file, bytes)?;
+            // Of a long file that is cut often the list may be full before its end.
+            if chunks.bytes() == bytes {
+                let chunks = chunks.without_end(bytes < there);
+                return Ok((Basis::Named(path.clone()), chunks.answers()));
+            }
+            file.rewind()?;
+        }
+        let blocks = Blocks::read(&mut file, there.min(wanted))?.without_end(wanted < there);
+        let answers = blocks.answers();
         Ok((Basis::Named(path.clone()), answers))
     }
 }

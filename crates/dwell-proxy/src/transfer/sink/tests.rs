@@ -9,6 +9,8 @@ use dwell_base::Rng;
 use walkdir::WalkDir;
 
 use super::*;
+use crate::transfer::blocks::Blocks;
+use crate::transfer::chunks::Chunks;
 use crate::transfer::placing;
 use crate::transfer::record::{FileEntry, put_data};
 use crate::transfer::repeats::Finder;
@@ -386,9 +388,31 @@ fn a_single_file_is_compared_by_blocks() {
         (sent.blake3, received.blake3),
         (received.blake3, Some(blake3::hash(&bytes).into()))
     );
-    // One block, and not all.
-    assert!((65_536..70_000).contains(&coming), "{coming}");
+    // One block, and what is behind the last that is whole: nothing is hashed that ends where the sender says.
+    assert!((82_496..87_000).contains(&coming), "{coming}");
     assert!(same(&file, &to.0.join("tree")));
+}
+
+/// Who asks for one length after another gets no hash that ends there, whatever is there and however it is compared.
+#[test]
+fn no_hash_ends_where_the_sender_says() {
+    let mut bytes = vec![0; 300_000];
+    Rng::from_seed(4).fill(&mut bytes);
+    let whole = Blocks::read(&mut &bytes[..], 300_000).unwrap();
+    for wanted in [1, 63, 64, 1_000, 65_535, 65_537, 150_000, 299_999] {
+        let blocks = Blocks::read(&mut &bytes[..], wanted).unwrap().without_end(true);
+        assert_eq!(blocks.bytes % 65_536, 0, "{wanted}");
+        assert!(whole.hashes.starts_with(&blocks.hashes), "{wanted}");
+        let chunks = Chunks::read(&mut &bytes[..], 2 * wanted).unwrap().without_end(true);
+        let longer = Chunks::read(&mut &bytes[..], 300_000).unwrap();
+        assert!(longer.starts_with(&chunks), "{wanted}");
+    }
+    // Nor is what could be guessed.
+    assert_eq!(
+        Blocks::read(&mut &bytes[..63], 63).unwrap().without_end(false).answers(),
+        [Have::Nothing]
+    );
+    assert!(Chunks::read(&mut &bytes[..63], 63).unwrap().without_end(false).is_empty());
 }
 
 /// A directory of somebody else's with the name of a part is not ours to clear.

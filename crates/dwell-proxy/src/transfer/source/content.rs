@@ -81,8 +81,8 @@ impl<O: Outlet> Recorder<'_, O> {
         let mut cutter = Cutter::new(from, table.log2());
         let (mut at, mut copied) = (0, 0..0);
         loop {
-            // What comes through a pipe goes on at once where nothing is to be expected any more.
-            let is_compared = !self.is_pipe || at < table.bytes().saturating_mul(2);
+            // It goes on at once where nothing is to be expected any more.
+            let is_compared = at < table.bytes().saturating_mul(2);
             let next = if is_compared { cutter.chunk() } else { cutter.some() };
             let bytes = next.map_err(Ended::Read)?;
             if bytes.is_empty() {

@@ -129,3 +129,28 @@ fn a_limit_of_the_processor_holds_for_all_jobs_together() {
     while ask(&mut port, at(1)).is_some() {}
     assert_eq!(port.batches().count(), 1);
 }
+
+/// Who can't be compressed goes beside a batch in the compressor, and takes turns there as elsewhere.
+#[test]
+fn flows_beside_a_batch_take_turns() {
+    let mut port = loaded(1);
+    for id in 0..400 {
+        let noise =
+            Packet { looks_random: true, ..packet(1_000 + id, 400 + u64::from(id % 2), 1_400) };
+        arrive(&mut port, at(0), noise);
+    }
+    while ask(&mut port, at(0)).is_some() {}
+    assert_eq!(port.batches().count(), 1);
+    let mut sent = [0_u32, 0];
+    for _ in 0..200 {
+        ready(&mut port, at(1));
+        while let Some(wanted) = ask(&mut port, at(1)) {
+            let units = if wanted == Wanted::Send { &port.frame().units[..] } else { &[] };
+            for unit in units.iter().filter(|unit| unit.id.0 >= 1_000) {
+                sent[(unit.id.0 % 2) as usize] += 1;
+            }
+        }
+    }
+    let [a, b] = sent;
+    assert!(a + b >= 150 && a.abs_diff(b) <= 4, "{sent:?}");
+}
