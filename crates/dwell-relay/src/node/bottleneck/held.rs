@@ -3,7 +3,7 @@
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 
-use super::RATE_MIN_BPS;
+use super::{ENTER_NS, RATE_MIN_BPS};
 
 /// The queue beyond is kept about this long: enough to see that the link is busy, so that what comes
 /// is all that it carries.
@@ -49,6 +49,8 @@ const SMOOTHING: f64 = 0.35;
 const SMOOTHING_UNSURE: f64 = 0.1;
 /// More was sent than came, by more than chance.
 const EXCESS: f64 = 1.03;
+/// While so many times more is sent than comes, and a queue stands, the rest is lost in that.
+const FLOODED: f64 = 1.2;
 /// The queue beyond is emptied this often, to measure the path without it. (BBR's ProbeRTT.)
 /// The first time comes sooner: what was believed before is from a time with a queue, perhaps.
 const REFRESH_NS: u64 = 4 * SECOND_NS;
@@ -164,6 +166,13 @@ pub(super) fn target_ns(bps: f64, way: Option<Way>) -> u64 {
     }
 }
 
+impl RateSample {
+    /// A queue stands that has no room for much of what was sent: on a thin link it may be shorter than what is wanted.
+    fn is_flooded(&self) -> bool {
+        self.queue_ns >= ENTER_NS && self.sent_bps > FLOODED * self.came_bps
+    }
+}
+
 impl Held {
     pub(super) fn new(now: Instant, rate_bps: f64) -> Self {
         Self {
@@ -209,6 +218,7 @@ impl Held {
             (target_ns as f64 / (2 * sample.lag_ns.max(1)) as f64).clamp(GAIN_UP_MIN, GAIN_UP_MAX);
         let attribution = if sample.queue_ns <= target_ns / 2 {
             match sample.service_bps {
+                _ if sample.is_flooded() => self.keep(sample),
                 Some(_) => self.keep(sample),
                 None => self.rise(sample),
             }
@@ -300,6 +310,9 @@ impl Held {
     fn next_gain(&mut self, sample: &RateSample, target_ns: u64) -> f64 {
         if let Some(gain) = self.refreshes(sample, target_ns) {
             return gain;
+        }
+        if sample.queue_ns <= target_ns / 2 && sample.is_flooded() {
+            return 0.0;
         }
         if sample.queue_ns <= target_ns / 2 {
             return (self.gain_up * f64::from(1u32 << self.steps.min(8))).min(GAIN_MAX);
