@@ -445,13 +445,6 @@ impl Peer {
         self.hello.is_none_or(|hello| hello.decodes(codec as u8))
     }
 
-    /// So many batches for it are compressed at the same time at most.
-    pub(super) fn set_jobs_max(&mut self, jobs_max: usize) {
-        let jobs_max = u8::try_from(jobs_max).unwrap_or(u8::MAX);
-        let done = self.port.configure(PortConfig { jobs_max, ..self.port.config().clone() });
-        debug_assert!(done.is_ok(), "{done:?}");
-    }
-
     /// Sets whether this node forwards what the peer sends compressed, which the peer is notified of.
     pub(crate) fn set_transit(&mut self, transit: bool) {
         self.transit = transit;

@@ -10,7 +10,7 @@ mod tests;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_policy::CpuLimit;
+use dwell_policy::{CpuLimit, PortConfig};
 use dwell_policy::method::{Budget, CodecPoint, Processor, Slowdown, TrialBudget};
 
 use super::Node;
@@ -613,6 +613,15 @@ fn mixed_codec(
     let (Some(old), Some(new)) = (before, now) else { return now.or(before) };
     let mixed = |old: f64, new: f64| mixed(old, new, windows);
     Some(CodecPoint::new(mixed(old.cost_ns, new.cost_ns), mixed(old.ratio, new.ratio)))
+}
+
+impl Peer {
+    /// So many batches for it are compressed at the same time at most.
+    pub(super) fn set_jobs_max(&mut self, jobs_max: usize) {
+        let jobs_max = u8::try_from(jobs_max).unwrap_or(u8::MAX);
+        let done = self.port.configure(PortConfig { jobs_max, ..self.port.config().clone() });
+        debug_assert!(done.is_ok(), "{done:?}");
+    }
 }
 
 impl Node {

@@ -102,6 +102,35 @@ fn a_pipe_is_compared_as_well() {
     assert!(fs::read(to.0.join("tree")).unwrap() == new);
 }
 
+/// Whoever asks for one length after another, whatever is compared and how, learns of no end that it has chosen.
+#[test]
+fn no_answer_ends_where_the_sender_says() {
+    const THERE: u64 = 300_000;
+    for name in ["tree", ".tree.dwell-part"] {
+        for knows_chunks in [false, true] {
+            let to = Directory::new(&format!("probed-{name}-{knows_chunks}"));
+            fs::write(to.0.join(name), random(6, THERE as usize)).unwrap();
+            for wanted in [1, 63, 1_000, 65_535, 65_537, 140_000, 149_999, 200_001, THERE - 1] {
+                let mut sink = replacing(&to, knows_chunks);
+                let ask =
+                    Ask { path: path("tree"), bytes: Some(wanted), meta: None, is_quick: false };
+                let (_, answers) = sink.look(&path("tree"), &ask).unwrap();
+                for answer in answers {
+                    match answer {
+                        Have::Blocks { bytes, .. } => assert_eq!(bytes % 65_536, 0, "{wanted}"),
+                        Have::Chunks { chunks, .. } => {
+                            let bytes: u64 = chunks.iter().map(|it| u64::from(it.bytes)).sum();
+                            assert!(bytes < 2 * wanted || bytes == THERE, "{wanted}: {bytes}");
+                        }
+                        Have::Nothing => {}
+                        Have::Same | Have::Stays => panic!("{answer:?}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn asked(text: &str) -> [Record; 2] {
     let (meta, bytes) = (Some(META), Some(100_000));
     let ask = Ask { path: path(text), bytes, meta, is_quick: false };
