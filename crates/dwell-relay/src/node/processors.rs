@@ -10,8 +10,8 @@ mod tests;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_policy::{CpuLimit, PortConfig};
 use dwell_policy::method::{Budget, CodecPoint, Processor, Slowdown, TrialBudget};
+use dwell_policy::{CpuLimit, PortConfig};
 
 use super::Node;
 use super::peer::Peer;

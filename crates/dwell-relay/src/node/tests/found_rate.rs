@@ -53,3 +53,30 @@ fn a_thin_link_that_is_flooded_is_found_whatever_its_queue() {
         }
     }
 }
+
+/// What is lost by chance is not taken for the end of a queue, again and again, until next to nothing is sent.
+#[test]
+fn a_thin_link_that_loses_by_chance_is_made_use_of() {
+    const LOSS: f64 = 0.2;
+    for kbps in [64, 128, 300] {
+        for delay_ms in [1, 100] {
+            let configs = [0, 1].map(|end| config_with(end, true, "auto", "scheme = \"auto\""));
+            let link = LinkSpec::new()
+                .with_rate(Rate::clamped_bps(1_000 * kbps))
+                .with_delay_ns(delay_ms * MILLI_NS)
+                .with_queue(QueueLimit::Bytes(30_000))
+                .with_loss(LOSS);
+            let mut net = Net::new(&configs, &link, 1);
+            net.set_traffic(Traffic { flows: 12, random: 1.0, ..Traffic::default() });
+            net.run_to(8_000);
+            let from = at_ms(8_000);
+            net.net.with_node(net.ends[0], |end, _, _| end.source(from, u64::MAX, 4 * MILLI_NS));
+            net.run_to(68_000);
+            let came = net.end(1).env.delivered.iter().map(|it| it.len() as u64).sum::<u64>();
+            let carried = came as f64 / (7_500.0 * kbps as f64);
+            let what = format!("{kbps} kbit/s, {delay_ms} ms: {carried:.2}");
+            assert!(carried > 0.75 * (1.0 - LOSS), "{what}");
+            println!("{what}");
+        }
+    }
+}
