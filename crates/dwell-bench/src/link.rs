@@ -38,7 +38,9 @@ Examples:
   ./x bench link --json runs.jsonl --report                only print what is in the file
 
 For each rate and workload every contender runs once a round, each round in another order:
-what disturbs the machine for a while disturbs all of them. `off` is no tunnel at all.
+what disturbs the machine for a while disturbs all of them. `off` is no tunnel at all. With the scheme `none`
+among them, `/bound` is of the most that the link and a processor for each relay carry by the linear programme
+(docs/schemes.md), with what the contenders cost and leave; what a contender's tunnel can't do is not in it.
 
 Exit codes:
   0    all runs are done

@@ -5,6 +5,7 @@
 //! [`verdict`] are made of.
 
 mod bed;
+mod bound;
 mod burst;
 mod carriers;
 mod ceiling;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use dwell_report::human;
 
+use super::bound::Best;
 use super::link::Place;
 use super::link_rate::LinkRate;
 use super::record::{Measured, RelayAccounts};
@@ -16,6 +17,9 @@ use super::workload::Workload;
 
 /// The rate at which text and random bytes are looked at more closely.
 const CLOSE_LOOK: &str = "10mbit";
+
+/// The part of a processor that the bound counts with for each relay. What sends and receives shares it with them.
+const RELAY_PROCESSORS: f64 = 1.0;
 
 /// Everything, for a terminal.
 pub(super) fn link(results: &Results<'_>) -> String {
@@ -33,6 +37,8 @@ fn table(results: &Results<'_>, rate: LinkRate, workload: Workload) -> String {
     let rows = runner::rows(results.runs(), &Place { rate, workload });
     let goodput = move |run: &Measured| Some(run.per_second() / one);
     let off = sheet::base(&rows, "off", goodput);
+    let best = Best::of(&rows, rate.0, RELAY_PROCESSORS);
+    let bound = best.as_ref().map(Best::mbps);
     // Only for the scheme that promises something.
     let against_better = |row: &Row<'_, Measured>| {
         let codec = row.name.strip_prefix("packet/")?;
@@ -50,6 +56,9 @@ fn table(results: &Results<'_>, rate: LinkRate, workload: Workload) -> String {
         Figure::new("quartiles", Of::Quartiles, figure, goodput),
         Figure::new("min..max", Of::Span, figure, goodput),
         Figure::new("/off", Of::Against(off), sheet::percent, goodput),
+        Figure::new("/bound", Of::Against(bound), sheet::percent, |run: &Measured| {
+            Some(run.mbps())
+        }),
         Figure::cell("/better", move |row| percent(against_better(row))),
         relay("ratio", |ratio| human::ratio(Some(ratio)), RelayAccounts::compressed_ratio),
         Figure::new("link B/B", Of::Median, |n| format!("{n:.3}"), Measured::link_bytes_per_byte),
@@ -65,7 +74,8 @@ fn table(results: &Results<'_>, rate: LinkRate, workload: Workload) -> String {
         figures.push(ns("delay p50", |run| run.delay_p50_ns));
         figures.push(ns("delay p99", |run| run.delay_p99_ns));
     }
-    sheet::table("contender", rows, figures).to_text()
+    let text = sheet::table("contender", rows, figures).to_text();
+    text + &best.map_or_else(String::new, |best| best.line())
 }
 
 fn verdicts(results: &Results<'_>) -> String {

@@ -1,6 +1,5 @@
 //! `./x bench weak`: relays on processors of which little may be had.
 
-mod bound;
 mod quota;
 
 use std::process::ExitCode;
@@ -10,6 +9,7 @@ use dwell_lab::lab::Lab;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
+use super::bound::Best;
 use super::contender::{Contender, dwell_variants};
 use super::link_rate::LinkRate;
 use super::options::{Records, Usual};
@@ -18,7 +18,6 @@ use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, figure, ms, percent};
 use super::tunnel::Programs;
 use super::workload::{Content, Source, Workload};
-use bound::Best;
 use quota::Quotas;
 
 const AFTER_HELP: &str = "\
@@ -121,7 +120,7 @@ impl Bench for Weak {
             let table = sheet::table("contender", rows, figures).to_text();
             text += &format!("\n{}\n\n{table}", Self::place(place));
             if let Some(best) = best {
-                text += &format!("bound {} Mbit/s: {}\n", figure(best.mbps()), best.line());
+                text += &best.line();
             }
         }
         text

@@ -1,4 +1,4 @@
-//! The most that a link and two weak processors carry, by the linear programme, with the costs and ratios that were measured
+//! The most that a link and two relays' processors carry, by the linear programme, with the costs and ratios that were measured
 //! beside it.
 //!
 //! What a contender costs and leaves is counted for a byte that the application received, with all that the relays do with it,
@@ -8,8 +8,8 @@
 use dwell_base::Rate;
 use dwell_policy::method::{Bound, CodecPoint};
 
-use super::super::record::Measured;
-use super::super::sheet::Row;
+use super::record::Measured;
+use super::sheet::{Row, figure};
 
 /// Of a contender that compressed less than this part nothing is known of what is compressed.
 const COMPRESSED_PART_MIN: f64 = 0.5;
@@ -21,7 +21,7 @@ struct Point {
     ratio: f64,
 }
 
-/// The best mixture.
+/// The best mixture of what was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Best {
     /// Bytes a second for the application.
@@ -53,10 +53,11 @@ impl Best {
         self.rate * 8.0 / 1e6
     }
 
-    /// Returns it in words.
+    /// Returns it as a line of a report.
     pub(super) fn line(&self) -> String {
         let part = |(name, part): &(String, f64)| format!("{:.0} % as {name}", 100.0 * part);
-        self.parts.iter().map(part).collect::<Vec<_>>().join(", ")
+        let parts = self.parts.iter().map(part).collect::<Vec<_>>().join(", ");
+        format!("bound {} Mbit/s: {parts}\n", figure(self.mbps()))
     }
 }
 
@@ -88,7 +89,7 @@ fn bytes(run: &Measured) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::record::RelayAccounts;
+    use super::super::record::RelayAccounts;
     use super::*;
 
     /// A second in which so many bytes arrived that cost so much at each end, a part of them compressed.
@@ -126,10 +127,11 @@ mod tests {
             ("auto/zstd:1", run(10, [30, 12], 0.5, 100)),
         ];
         let thin = best(&runs, 8, 0.25).unwrap();
-        assert_eq!((thin.rate, thin.line().as_str()), (2e6, "100 % as auto/zstd:1"));
+        assert_eq!(thin.line(), "bound 16.0 Mbit/s: 100 % as auto/zstd:1\n");
         // 25 MB/s of raw bytes are what a quarter of a processor sends.
         let fast = best(&runs, 8_000, 0.25).unwrap();
-        assert_eq!((fast.mbps(), fast.line().as_str()), (200.0, "100 % as none"));
+        assert_eq!((fast.mbps(), fast.parts.len()), (200.0, 1));
+        assert!(fast.line().ends_with(": 100 % as none\n"), "{}", fast.line());
         // Between them both limits are reached.
         let between = best(&runs, 120, 0.25).unwrap();
         assert!(between.parts.len() == 2 && between.mbps() > 8.0 * 15.0 / 1.1, "{between:?}");
