@@ -48,6 +48,7 @@ mod shares;
 mod status;
 mod store;
 mod turns;
+mod uplink;
 
 #[cfg(test)]
 mod tests;
@@ -79,6 +80,7 @@ use problems::Problems;
 use processors::Processors;
 use saturation::Saturation;
 use store::Store;
+use uplink::Uplink;
 
 /// The longest packet or datagram that IP and UDP know.
 const LEN_MAX: usize = 65_535;
@@ -143,6 +145,7 @@ pub struct Node {
     saturation: Saturation,
     processors: Processors,
     flow_watch: FlowWatch,
+    uplink: Uplink,
 }
 
 impl std::fmt::Debug for Node {
@@ -193,7 +196,9 @@ impl Node {
             saturation: Saturation::new(),
             processors: Processors::new(),
             flow_watch: FlowWatch::default(),
+            uplink: Uplink::default(),
         };
+        node.uplink.set_rate(config.node.uplink);
         node.identify(config, random);
         for (peer, &endpoint) in config.peers.iter().zip(endpoints) {
             let peer = node.make_peer(peer, endpoint, random())?;
@@ -221,6 +226,10 @@ impl Node {
         self.classes.clone_from(&config.classes);
         self.identify(config, random);
         (self.transit, self.local) = (config.node.transit, local_of(config));
+        self.uplink.set_rate(config.node.uplink);
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            peer.pacer.set_share(self.uplink.share(index));
+        }
         for index in 0..self.peers.len() {
             let name = &self.peers[index].config.name;
             if !config.peers.iter().any(|peer| &peer.name == name) {
@@ -389,6 +398,7 @@ impl Node {
             Peer::new(self.generations, config.clone(), &self.classes, endpoint, random)?;
         peer.set_transit(self.transit);
         peer.set_jobs_max(self.processors.threads as usize);
+        peer.pacer.set_share(self.uplink.share(usize::MAX));
         Ok(peer)
     }
 

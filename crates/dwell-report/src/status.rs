@@ -162,6 +162,8 @@ pub enum RateSource {
     Configured,
     /// It was measured.
     Measured,
+    /// It is the peer's share of a link that all peers share.
+    Share,
     /// There is none: packets do not wait in this node.
     #[default]
     Unlimited,
@@ -173,6 +175,7 @@ impl RateSource {
         match self {
             Self::Configured => "configured",
             Self::Measured => "measured",
+            Self::Share => "share",
             Self::Unlimited => "unlimited",
         }
     }

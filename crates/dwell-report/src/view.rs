@@ -127,13 +127,14 @@ fn links(status: &Status) -> Table {
     table
 }
 
-/// Formats a link's rate: `~10 Mbit/s` was measured.
+/// Formats a link's rate: `~10 Mbit/s` was measured, and `10 Mbit/s (share)` is part of a link that all peers share.
 fn rate(peer: &PeerStatus) -> String {
     match (peer.rate_source, peer.rate_bps) {
         (RateSource::Unlimited, _) => "unlimited".to_owned(),
         (RateSource::Measured, None) => "measuring".to_owned(),
         (RateSource::Measured, Some(bps)) => format!("~{}", human::rate(bps)),
-        (RateSource::Configured, bps) => optional(bps, human::rate),
+        (RateSource::Share, Some(bps)) => format!("{} (share)", human::rate(bps)),
+        (RateSource::Configured | RateSource::Share, bps) => optional(bps, human::rate),
     }
 }
 
@@ -544,6 +545,7 @@ hub: dropped records of contexts: late 2
         assert_eq!(shown(RateSource::Configured, Some(1000)), "1 kbit/s");
         assert_eq!(shown(RateSource::Measured, Some(1000)), "~1 kbit/s");
         assert_eq!(shown(RateSource::Measured, None), "measuring");
+        assert_eq!(shown(RateSource::Share, Some(1000)), "1 kbit/s (share)");
         assert_eq!(shown(RateSource::Unlimited, None), "unlimited");
     }
 

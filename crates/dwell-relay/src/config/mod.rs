@@ -135,6 +135,8 @@ pub struct NodeConfig {
     /// The memory that the contexts of all peers may take together, in bytes; three quarters of the machine's, if it
     /// isn't said.
     pub history_memory_bytes: Option<u64>,
+    /// The rate of a link that all peers share, to be divided among them; none if nothing is known of one.
+    pub uplink: Option<Rate>,
     /// The Unix socket that answers `dwell status`, unless switched off.
     pub status: Option<PathBuf>,
     /// Its private key; peers that are known by their public keys need it.
@@ -422,6 +424,7 @@ impl Default for NodeConfig {
             offload: true,
             threads: None,
             history_memory_bytes: None,
+            uplink: None,
             status: Some(Self::default_status("dwell")),
             private_key: None,
             user: None,

@@ -46,7 +46,7 @@ const TABLES: [&str; 8] =
 pub const METRICS_KEYS: [&str; 1] = ["listen"];
 
 /// The keys of `[node]`.
-pub const NODE_KEYS: [&str; 17] = [
+pub const NODE_KEYS: [&str; 18] = [
     "name",
     "tun",
     "addresses",
@@ -55,6 +55,7 @@ pub const NODE_KEYS: [&str; 17] = [
     "offload",
     "threads",
     "history_memory",
+    "uplink",
     "status",
     "private_key_file",
     "user",
@@ -315,6 +316,7 @@ fn read_node(
     set(&mut node.offload, table.get("offload", errors, value::boolean));
     set(&mut node.threads, table.get("threads", errors, value::threads));
     set(&mut node.history_memory_bytes, table.get("history_memory", errors, value::history_memory));
+    set(&mut node.uplink, table.get("uplink", errors, value::uplink));
     set(&mut node.status, table.get("status", errors, value::status));
     node.private_key = protection::private_key(table, secrets, errors);
     set(&mut node.user, table.get("user", errors, value::user));

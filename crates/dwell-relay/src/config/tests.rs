@@ -145,6 +145,7 @@ fn every_key_reaches_its_field() {
         offload = false
         threads = 3
         history_memory = "64MiB"
+        uplink = "20mbit"
         status = "none"
         private_key_file = "c"
         user = "dwell"
@@ -215,6 +216,7 @@ fn every_key_reaches_its_field() {
             offload: false,
             threads: NonZero::new(3),
             history_memory_bytes: Some(64 << 20),
+            uplink: Some(Rate::from_mbps(20)),
             status: None,
             private_key: Some(secrets(Path::new("c")).unwrap()),
             user: Some("dwell".into()),

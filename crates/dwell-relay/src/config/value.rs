@@ -380,6 +380,16 @@ pub(super) fn rate(value: &DeValue<'_>) -> Read<RateConfig> {
     }
 }
 
+/// The rate of a link that all peers share, or `None` if they don't.
+pub(super) fn uplink(value: &DeValue<'_>) -> Read<Option<Rate>> {
+    match value.as_str() {
+        Some("none") => Ok(None),
+        _ => parse::<Rate>(value, "20mbit")
+            .map(Some)
+            .map_err(|error| format!("{error}; or \"none\"")),
+    }
+}
+
 /// Bytes, or the name of a link.
 pub(super) fn link_overhead(value: &DeValue<'_>) -> Read<LinkOverhead> {
     match value {

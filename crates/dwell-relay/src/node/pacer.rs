@@ -91,6 +91,10 @@ pub struct Pacer {
     found: Option<Found>,
     /// Auto: the rate of a link beyond that was not found yet.
     assumed: Option<Rate>,
+    /// Its part of a link that all peers share: it is given no more.
+    share: Option<Rate>,
+    /// All that was ever given to the link.
+    given_bytes: u64,
     /// Auto: the socket refused a datagram and has not become writable since.
     blocked: bool,
     blocked_at: Option<Instant>,
@@ -122,6 +126,8 @@ impl Pacer {
             standing_until: Instant::ZERO,
             found: None,
             assumed: None,
+            share: None,
+            given_bytes: 0,
             blocked: false,
             blocked_at: None,
             sample_start: None,
@@ -159,8 +165,16 @@ impl Pacer {
     /// Changes how readiness is found.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         if pacing != self.pacing {
-            let Self { free_at, blocked, ahead_ns, catch_up_ns, .. } = *self;
-            *self = Self { free_at, blocked, ahead_ns, catch_up_ns, ..Self::new(pacing) };
+            let Self { free_at, blocked, ahead_ns, catch_up_ns, share, given_bytes, .. } = *self;
+            *self = Self {
+                free_at,
+                blocked,
+                ahead_ns,
+                catch_up_ns,
+                share,
+                given_bytes,
+                ..Self::new(pacing)
+            };
         }
     }
 
@@ -194,11 +208,32 @@ impl Pacer {
 
     /// True if frames are handed out at a rate, so that time decides.
     pub fn is_paced(&self) -> bool {
-        match self.pacing {
-            Pacing::Fixed(_) => true,
-            Pacing::Auto => self.found.is_some(),
-            Pacing::Unlimited => false,
-        }
+        self.share.is_some()
+            || match self.pacing {
+                Pacing::Fixed(_) => true,
+                Pacing::Auto => self.found.is_some(),
+                Pacing::Unlimited => false,
+            }
+    }
+
+    /// The peer's part of a link that all share, if they do.
+    pub(super) fn set_share(&mut self, share: Option<Rate>) {
+        self.share = share;
+    }
+
+    /// True if it is that part which limits.
+    pub(super) fn is_shared(&self) -> bool {
+        self.share.is_some() && self.rate() == self.share
+    }
+
+    /// When the link will have sent what it was given, if that leaves at a rate.
+    pub(super) fn free_at(&self) -> Instant {
+        self.free_at
+    }
+
+    /// All that was ever given to the link.
+    pub(super) fn all_bytes(&self) -> u64 {
+        self.given_bytes
     }
 
     /// There is a slower link beyond the next hop, or none any more.
@@ -226,8 +261,13 @@ impl Pacer {
         self.blocked
     }
 
-    /// The rate to plan with: configured or measured.
+    /// The rate to plan with: configured or measured, or a part of a link that all share.
     pub fn rate(&self) -> Option<Rate> {
+        [self.own_rate(), self.share].into_iter().flatten().min()
+    }
+
+    /// The same without that part.
+    fn own_rate(&self) -> Option<Rate> {
         match self.pacing {
             Pacing::Fixed(rate) => Some(rate),
             Pacing::Auto => {
@@ -246,6 +286,11 @@ impl Pacer {
 
     /// The rate at which frames are handed out, if they are.
     fn pace(&self) -> Option<Rate> {
+        [self.own_pace(), self.share].into_iter().flatten().min()
+    }
+
+    /// The same if nothing is shared.
+    pub(super) fn own_pace(&self) -> Option<Rate> {
         match self.pacing {
             Pacing::Fixed(rate) => {
                 let bps = rate.as_bps();
@@ -309,7 +354,8 @@ impl Pacer {
     /// to keep the link busy until we are woken. More finds room if the rate was found by reports, so that it is the pace
     /// that holds back and not the kernel.
     pub fn buffer_bytes(&self) -> Option<u64> {
-        let paced = self.found.map_or(0, |found| found.rate.bytes_in_ns(BUFFER_PACED_NS));
+        let pace = self.found.map(|found| found.rate).or(self.share);
+        let paced = pace.map_or(0, |rate| rate.bytes_in_ns(BUFFER_PACED_NS));
         (self.pacing == Pacing::Auto).then_some(self.buffer_bytes.max(paced.min(BUFFER_BYTES_MAX)))
     }
 
@@ -319,6 +365,7 @@ impl Pacer {
     /// the link was free while something waited.
     pub fn sent(&mut self, now: Instant, link_bytes: u64, waited_ns: u64) -> u64 {
         self.sample_bytes += link_bytes;
+        self.given_bytes += link_bytes;
         let mut lost_ns = 0;
         if let Some(rate) = self.measured.filter(|_| self.pacing == Pacing::Auto) {
             let full_at = now + rate.transmission_ns(self.buffer_bytes.max(link_bytes));

@@ -14,6 +14,7 @@ use super::link::{offer_link, send_copies, send_frame, send_missing};
 use super::peer::Peer;
 use super::saturation::Saturation;
 use super::store::Store;
+use super::uplink::Want;
 
 impl Node {
     /// Whoever drives the node had nothing to do between these two: what a link idled for meanwhile did
@@ -76,8 +77,26 @@ impl Node {
         }
         peer.held_until = peer.port.next_deadline();
         peer.port.handle(env.now(), Event::LinkBusy);
+        let now = env.now();
+        if self.uplink.is_due(now, index, waits(peer)) {
+            self.divide_uplink(now);
+        }
         if has_begun {
-            self.history_grew(env.now(), index);
+            self.history_grew(now, index);
+        }
+    }
+
+    /// Divides the link that all peers share.
+    fn divide_uplink(&mut self, now: Instant) {
+        let want = |peer: &Peer| Want {
+            sent_bytes: peer.pacer.all_bytes(),
+            is_waiting: waits(peer),
+            free_at: peer.pacer.free_at(),
+            own: peer.pacer.own_pace(),
+        };
+        self.uplink.divide(now, self.peers.iter().map(want));
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            peer.pacer.set_share(self.uplink.share(index));
         }
     }
 
@@ -88,6 +107,11 @@ impl Node {
             self.pump(env, index);
         }
     }
+}
+
+/// True if something waits for the link to a peer.
+fn waits(peer: &Peer) -> bool {
+    !peer.removed && (peer.port.can_send() || !peer.to_retransmit.is_empty())
 }
 
 /// Without pacing, single packets that are not to be compressed are moved before the link is

@@ -74,6 +74,7 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         dictionary: dictionary::status(peer),
         rate_bps: rate.map(dwell_base::Rate::as_bps),
         rate_source: match (peer.pacer.pacing(), rate) {
+            _ if peer.pacer.is_shared() => RateSource::Share,
             (Pacing::Fixed(_), _) => RateSource::Configured,
             (Pacing::Auto, Some(_)) => RateSource::Measured,
             (Pacing::Auto, None) | (Pacing::Unlimited, _) => RateSource::Unlimited,

@@ -24,4 +24,5 @@ mod own_rate;
 mod pairs;
 mod path;
 mod row;
+mod shared;
 mod why;

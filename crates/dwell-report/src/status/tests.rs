@@ -539,7 +539,9 @@ fn states_and_sources_are_named_as_in_json() {
     for state in [PeerState::Up, PeerState::Connecting, PeerState::Down] {
         assert_eq!(serde_json::to_value(state).unwrap(), state.name());
     }
-    for source in [RateSource::Configured, RateSource::Measured, RateSource::Unlimited] {
+    let sources =
+        [RateSource::Configured, RateSource::Measured, RateSource::Share, RateSource::Unlimited];
+    for source in sources {
         assert_eq!(serde_json::to_value(source).unwrap(), source.name());
     }
 }

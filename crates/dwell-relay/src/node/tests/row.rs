@@ -17,7 +17,8 @@ pub(super) struct Plan {
     /// The peer that has 10.0.0.0/8 instead of its sites' prefixes.
     pub(super) wide: Option<usize>,
     pub(super) transit: bool,
-    /// Keys of `[defaults]`, and classes.
+    /// More keys of `[node]`, keys of `[defaults]`, and classes.
+    pub(super) own_lines: String,
     pub(super) lines: String,
     pub(super) classes: String,
 }
@@ -43,9 +44,9 @@ impl Plan {
     pub(super) fn config(&self, at: usize) -> Config {
         let codec = if self.lines.contains("codec =") { "" } else { "codec = \"lz4\"\n" };
         let mut text = format!(
-            "[node]\naddresses = [\"10.{at}.0.1/16\"]\ntransit = {}\n[defaults]\n{codec}\
+            "[node]\naddresses = [\"10.{at}.0.1/16\"]\ntransit = {}\n{}\n[defaults]\n{codec}\
              security = \"none\"\n{}\n",
-            self.transit, self.lines
+            self.transit, self.own_lines, self.lines
         );
         for (index, (peer, sites)) in self.peers.iter().enumerate() {
             let prefixes: Vec<_> = match self.wide {
@@ -172,6 +173,11 @@ impl Station {
         for (datagram, peer) in self.env.sent.drain(..).zip(self.env.sent_to.drain(..)) {
             out.send(peer, &datagram);
         }
+    }
+
+    /// The site sends nothing more.
+    pub(super) fn end_load(&mut self) {
+        self.load = None;
     }
 
     pub(super) fn peer(&self, peer: usize) -> PeerStatus {
