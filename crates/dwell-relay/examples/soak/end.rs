@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
 use dwell_relay::config::Config;
 use dwell_relay::node::Node;
@@ -24,13 +24,17 @@ pub(crate) fn addresses() -> Addresses {
     Rc::new([1, 2].map(|host| Cell::new(SocketAddr::from(([192, 0, 2, host], 7733)))))
 }
 
+/// Only links that are at least as fast are sent a packet each half a millisecond.
+const FAST_BPS: f64 = 1e6;
+
 /// What one end has sent so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// Bytes of packets, and of those that have arrived.
     pub(crate) made_bytes: u64,
     pub(crate) arrived_bytes: u64,
-    /// By the node's own account.
+    /// By the node's own account; all that went through the link.
+    pub(crate) link_bytes: u64,
     pub(crate) sent_packets: u64,
     pub(crate) compressed_packets: u64,
     pub(crate) rate_bps: f64,
@@ -152,6 +156,13 @@ impl End {
         (bytes, self.context_bytes_max)
     }
 
+    /// The memory of all that it has accounts of: contexts, what waits, and what is kept or held.
+    pub(crate) fn accounted_bytes(&self) -> u64 {
+        let status = self.status();
+        let (kept, held) = (status.tx.contexts.kept_bytes, status.rx.contexts.held_bytes);
+        self.context_bytes().0 + kept + held + status.waiting_bytes
+    }
+
     /// How often contexts took another codec because it was better, and how many of them are open.
     pub(crate) fn picks(&self) -> (u64, u64) {
         let contexts = self.status().tx.contexts;
@@ -164,6 +175,7 @@ impl End {
         Pace {
             made_bytes: self.made_bytes,
             arrived_bytes,
+            link_bytes: status.tx.link_bytes + status.tx.resent_bytes + status.tx.control_bytes,
             sent_packets: status.tx.sent.packets,
             compressed_packets: status.tx.compressed.packets,
             // Before there is one, or without one, the link takes all.
@@ -173,9 +185,17 @@ impl End {
         }
     }
 
-    /// Sends the same all the time until then.
-    pub(crate) fn keep_steady(&mut self, now: Instant, until: Instant, rng: &mut Rng) {
-        self.spacing_ns = [2, 5, 20][rng.below(3) as usize] * MILLI_NS;
+    /// Sends the same all the time until then, over a link of this rate. If both ends sent eighty times what a thin one takes, and nothing
+    /// of it could be compressed, they would not hear of each other's reports, nor find its rate: that is not tried.
+    pub(crate) fn keep_steady(
+        &mut self,
+        (now, until): (Instant, Instant),
+        link_bps: f64,
+        rng: &mut Rng,
+    ) {
+        let spacing_us = [500, 2_000, 5_000, 20_000][rng.below(4) as usize];
+        let least_us = if link_bps < FAST_BPS { 2_000 } else { 0 };
+        self.spacing_ns = spacing_us.max(least_us) * MICRO_NS;
         self.content = rng.below(packet::CONTENTS) as u8;
         (self.shift_until, self.next_at) = (until, now);
     }

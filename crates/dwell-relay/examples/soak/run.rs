@@ -65,12 +65,14 @@ pub(crate) struct Summary {
     /// looks in which a found rate was off, and the least part that was compressed of what a full link was sent.
     watched: u64,
     share_least: f64,
+    /// The least that went through a link to which more was sent than came, as a share of what it takes.
+    busy_least: f64,
     off_most: f64,
     compressed_least: f64,
     /// The least memory that the process had, early and late.
     resident_bytes: [u64; 2],
-    /// The memory that the contexts of both ends had at these times.
-    context_bytes: [u64; 2],
+    /// The memory that both ends had accounts of at these times.
+    accounted_bytes: [u64; 2],
 }
 
 impl Summary {
@@ -90,10 +92,11 @@ impl Summary {
             picks_most: 0.0,
             watched: 0,
             share_least: f64::INFINITY,
+            busy_least: f64::INFINITY,
             off_most: 0.0,
             compressed_least: f64::INFINITY,
             resident_bytes: [0; 2],
-            context_bytes: [0; 2],
+            accounted_bytes: [0; 2],
         }
     }
 }
@@ -106,7 +109,7 @@ impl fmt::Display for Summary {
             "{:.1} h, {} packets sent, {} arrived, {} refused, {} changes of weather, {} restarts, {} reloads, \
              {} moves; {} changes of codec, {} of them in {:.1} h of contexts where nothing else changed, \
              {:.1} of a context in one spell at most; {} times a side where nothing changed: {:.2} of what the link takes at least, \
-             a found rate off in {:.2} of the looks at most, {:.2} compressed of what a full link was sent at least; memory {early:.1} MiB early, {late:.1} MiB late",
+             {:.2} of a link used at least to which more was sent than came, a found rate off in {:.2} of the looks at most, {:.2} compressed of what a full link was sent at least; memory {early:.1} MiB early, {late:.1} MiB late",
             self.hours,
             self.sent,
             self.arrived,
@@ -121,6 +124,7 @@ impl fmt::Display for Summary {
             self.picks_most,
             self.watched,
             self.share_least,
+            self.busy_least,
             self.off_most,
             self.compressed_least,
         )
@@ -191,7 +195,9 @@ impl Run {
         if spell.is_steady {
             let Self { net, rng, ends, .. } = self;
             ends.iter().for_each(|&id| {
-                net.with_node(id, |source, now, _| source.keep_steady(now, end, rng));
+                net.with_node(id, |source, now, _| {
+                    source.keep_steady((now, end), spell.link_bps, rng);
+                });
             });
         }
         let before = self.picks();
@@ -257,6 +263,7 @@ impl Run {
             let summary = &mut self.summary;
             summary.watched += 1;
             summary.share_least = summary.share_least.min(seen.share);
+            summary.busy_least = summary.busy_least.min(seen.busy.unwrap_or(f64::INFINITY));
             summary.off_most = summary.off_most.max(seen.off.unwrap_or(0.0));
             summary.compressed_least =
                 summary.compressed_least.min(seen.compressed.unwrap_or(f64::INFINITY));
@@ -398,8 +405,8 @@ impl Run {
         let least = &mut self.summary.resident_bytes[at];
         if *least == 0 || resident < *least {
             *least = resident;
-            let contexts = self.ends.map(|id| self.net.node(id).context_bytes().0);
-            self.summary.context_bytes[at] = contexts.iter().sum();
+            let accounted = self.ends.map(|id| self.net.node(id).accounted_bytes());
+            self.summary.accounted_bytes[at] = accounted.iter().sum();
         }
     }
 
@@ -413,11 +420,11 @@ impl Run {
         }
         self.look_at_memory(self.now_ns());
         let [early, late] = self.summary.resident_bytes;
-        let [contexts_early, contexts_late] = self.summary.context_bytes;
-        let of_contexts = contexts_late.saturating_sub(contexts_early);
-        if early > 0 && late > early + GROWTH_MAX_BYTES + of_contexts {
+        let [accounted_early, accounted_late] = self.summary.accounted_bytes;
+        let accounted = accounted_late.saturating_sub(accounted_early);
+        if early > 0 && late > early + GROWTH_MAX_BYTES + accounted {
             return Err(self.at(&format!(
-                "memory grew from {early} to {late} bytes, of which contexts have {contexts_early} and {contexts_late}"
+                "memory grew from {early} to {late} bytes, of which there are accounts of {accounted_early} and {accounted_late}"
             )));
         }
         Ok(self.summary)

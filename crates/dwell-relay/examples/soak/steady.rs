@@ -15,6 +15,10 @@ const SHARE_MIN: f64 = 0.5;
 const FULL: f64 = 1.5;
 /// Of what a full link is sent, so much is compressed at least, if it can be and there is a processor for it.
 const COMPRESSED_MIN: f64 = 0.05;
+/// If so much of what is sent does not come, the link has to have been busy, ...
+const DROPPED: f64 = 0.2;
+/// ... for so much of the time, by what went through it.
+const BUSY_MIN: f64 = 0.6;
 /// With so much of a processor or more nothing else is the limit.
 const PROCESSOR_MIN: f64 = 0.25;
 /// A rate that was found for a full link is off if it is more than twice the link's, or less than half; more often than in so many of
@@ -46,6 +50,8 @@ pub(crate) struct Seen {
     pub(crate) share: f64,
     /// The part of the looks in which the found rate was off; none if it was written, or the link was not full.
     pub(crate) off: Option<f64>,
+    /// What went through the link, as a share of what it takes, if there was more to send than came.
+    pub(crate) busy: Option<f64>,
     /// What of it was compressed, if that may be judged.
     pub(crate) compressed: Option<f64>,
 }
@@ -81,6 +87,8 @@ impl Watch {
         Some(Seen {
             share: came / offered.min(takes).max(1.0),
             off: (is_found && is_full).then(|| f64::from(self.off) / f64::from(self.looks.max(1))),
+            busy: (came < (1.0 - DROPPED) * offered)
+                .then(|| bps(self.before.link_bytes, pace.link_bytes) / takes),
             compressed: (is_full && pace.is_compressible)
                 .then(|| compressed as f64 / sent.max(1) as f64),
         })
@@ -93,6 +101,11 @@ impl Seen {
     pub(crate) fn check(&self, side: usize) -> Result<(), String> {
         if self.share < SHARE_MIN {
             return Err(format!("side {side} had {:.2} of what the link takes", self.share));
+        }
+        if let Some(busy) = self.busy.filter(|&busy| busy < BUSY_MIN) {
+            return Err(format!(
+                "side {side} left its link idle: {busy:.2} of it was used, and there was more to send"
+            ));
         }
         if let Some(off) = self.off.filter(|&off| off > OFF_MAX) {
             return Err(format!(
