@@ -270,20 +270,15 @@ fn past_the_tunnel(peer: &PeerConfig) -> Option<String> {
     })
 }
 
-/// Codecs are picked for contexts.
+/// Codecs are picked for batches.
 fn nothing_to_pick(peer: &PeerConfig) -> Option<String> {
-    let why = match () {
-        () if !peer.picks_codec || !peer.scheme.compresses() => return None,
-        () if peer.history != History::Off => return None,
-        () if !peer.scheme.has_contexts() && peer.scheme_name != "auto" => {
-            format!("with the scheme \"{}\" none has one", peer.scheme_name)
-        }
-        () => "without history none has one".to_owned(),
-    };
+    if !peer.picks_codec || !peer.scheme.compresses() || peer.picks_alone() {
+        return None;
+    }
     Some(format!(
-        "\"{}\" has codec = \"auto\", which picks a codec for batches with a history, and {why}: all is compressed \
-         with {}. Write that, or scheme = \"auto\" with history",
-        peer.name, peer.codec,
+        "\"{}\" has codec = \"auto\", which picks a codec for what the scheme \"auto\" gathers, and with the scheme \"{}\" \
+         all is compressed with {}. Write that, or scheme = \"auto\"",
+        peer.name, peer.scheme_name, peer.codec,
     ))
 }
 

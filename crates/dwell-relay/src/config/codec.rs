@@ -32,7 +32,7 @@ pub struct Codec {
     pub spec: CodecSpec,
     /// The order of the models, if that is the codec: see [`PPM_ORDER_MIN`] and [`PPM_ORDER_MAX`].
     pub model_order: Option<u8>,
-    /// Contexts pick their codec.
+    /// The codec is picked.
     pub picks: bool,
 }
 
@@ -85,6 +85,11 @@ impl PeerConfig {
             Some(order) if order == PpmSpec::default().order => CodecId::Ppm.name().to_owned(),
             Some(order) => format!("{}:{order}", CodecId::Ppm),
         }
+    }
+
+    /// Returns true if what is in no context has a codec that is picked: papers' schemes go on with the one that is written.
+    pub(crate) fn picks_alone(&self) -> bool {
+        self.picks_codec && (self.scheme.has_contexts() || self.scheme_name == AUTO)
     }
 
     /// Returns true if batches may have a model, on a link of this rate.

@@ -261,7 +261,7 @@ pub struct PeerConfig {
     pub codec: CodecSpec,
     /// The order of the models that batches in contexts are compressed with, if it is the codec ppm.
     pub model_order: Option<u8>,
-    /// True if contexts pick a codec by what it brings and costs.
+    /// True if a codec is picked by what it brings and costs, for each context, and for what is in none.
     pub picks_codec: bool,
     /// The rate of the link.
     pub rate: RateConfig,

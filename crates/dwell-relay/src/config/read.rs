@@ -580,8 +580,8 @@ fn read_peer<'t>(
     }
     let found = keys.codec.as_ref().or(defaults.codec.as_ref());
     if found.is_none() {
-        // Only contexts can pick theirs.
-        config.picks_codec = config.history != History::Off;
+        // The papers' schemes have the one that is written.
+        config.picks_codec = config.picks_alone();
     }
     if let Err(message) = history::check_model(&config) {
         table.fail("codec", found.map_or(table.line, |found| found.line), message, errors);

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use dwell_base::Instant;
+use dwell_codec::CodecSpec;
 use dwell_drive::gather;
 use dwell_policy::{Event, Job, Outcome};
 use dwell_wire::Label;
@@ -60,11 +61,31 @@ pub(super) fn compress(
         generation: peer.generation,
         id: first,
         job: job.id,
-        codec: peer.config.codec.id,
+        codec: codec_of(peer, bytes),
         columnar_len,
     };
     let reply = give(peer, ticket, job, bytes, scratch.out, env);
     report(peer, ticket, store, scratch.out, (reply, env.now()));
+}
+
+/// Returns the codec for a packet or a batch of them, which are in no context.
+fn codec_of(peer: &mut Peer, bytes: &[u8]) -> CodecSpec {
+    let Peer { config, contexts, .. } = peer;
+    if config.picks_alone() { contexts.alone_codec(config.codec, bytes) } else { config.codec }
+}
+
+/// Notes what a codec left of a batch that is in no context; nothing if it did not become smaller.
+pub(super) fn note_alone(
+    peer: &mut Peer,
+    ticket: Ticket,
+    store: &Store,
+    left_len: Option<usize>,
+    took_ns: u64,
+) {
+    let Peer { port, contexts, .. } = peer;
+    let Some(alone) = contexts.alone_mut() else { return };
+    let len: usize = port.batch(ticket.job).iter().map(|&id| store.get(id).0.len()).sum();
+    alone.compressed(ticket.codec, (len as u64, left_len.unwrap_or(len) as u64), took_ns);
 }
 
 /// Returns the destination of the compressed packets beyond the peer, if the peer can forward them.
@@ -100,7 +121,7 @@ fn give(
     let room = bytes.len().saturating_sub(COMPRESSED_HEADER_LEN + 1);
     env.compress(CompressJob {
         ticket,
-        codec: peer.config.codec,
+        codec: ticket.codec,
         packet: bytes,
         out: &mut out[..room],
         // While the link waits nobody else may do it.
@@ -115,6 +136,9 @@ fn report(
     out: &[u8],
     (reply, now): (Compression, Instant),
 ) {
+    if let Compression::Done { len, took_ns } = reply {
+        note_alone(peer, ticket, store, len, took_ns);
+    }
     let (outcome, took_ns) = match reply {
         Compression::Pending => return,
         Compression::Done { len: Some(len), took_ns } => {
@@ -135,7 +159,7 @@ pub(super) fn keep_compressed(
     store: &mut Store,
     bytes: &[u8],
 ) -> Outcome {
-    let Ticket { id, codec, .. } = ticket;
+    let Ticket { id, codec: CodecSpec { id: codec, .. }, .. } = ticket;
     if !peer.decodes(codec) {
         return Outcome::NotSmaller;
     }

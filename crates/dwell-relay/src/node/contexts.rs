@@ -12,6 +12,7 @@
 //! records to packets, and reports).
 
 mod again;
+mod alone;
 mod begin;
 mod bindings;
 mod choice;
@@ -28,12 +29,13 @@ mod outgoing;
 mod overload;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
-use dwell_codec::{ContextDictionary, PpmSpec};
+use dwell_codec::{CodecSpec, ContextDictionary, PpmSpec};
 use dwell_drive::FlowHistories;
 use dwell_policy::History;
 use dwell_report::status::{RxContexts, TxContexts};
@@ -41,6 +43,7 @@ use dwell_wire::{ContextOffer, DictionaryName, ModelOffer};
 
 use super::memory::LeastRecent;
 use crate::config::{HistoryMode, PeerConfig};
+use alone::AloneCodec;
 use begin::name_of;
 use bindings::Bindings;
 use choice::Choice;
@@ -48,13 +51,14 @@ pub(crate) use choice::{Mode, Path};
 use incoming::Incoming;
 use outgoing::Outgoing;
 use overload::{Overload, Verdict};
+use trial::Done;
 
-pub use codec::CodecTrial;
 pub use decode_job::DecodeJob;
 pub(super) use entering::{compress_in_context, finish};
 pub(crate) use incoming::{GapWaits, Origin};
 pub use job::ContextJob;
 pub(super) use numbering::{Item, number_frame};
+pub use trial::CodecTrial;
 
 /// A flow is bound to its context for so long at least, or for a round trip and this much more.
 const BOUND_NS_MIN: u64 = 200 * MILLI_NS;
@@ -163,6 +167,8 @@ pub(crate) struct Contexts {
     /// When it was looked at how batches are compressed.
     looked_at: Instant,
     overload: Overload,
+    /// The codec of batches in no context, if none is configured and there were some.
+    alone: Option<Box<AloneCodec>>,
     /// Which flows have a context of their own.
     pub(crate) flows: FlowHistories,
     /// The dictionary that this end offers to begin from.
@@ -189,6 +195,7 @@ impl Contexts {
             choice: Choice::default(),
             looked_at: Instant::ZERO,
             overload: Overload::default(),
+            alone: None,
             flows: FlowHistories::new(0),
             dictionary: None,
             dictionary_before: None,
@@ -315,6 +322,31 @@ impl Contexts {
         is_due
     }
 
+    /// Returns the codec for a batch in no context, where none is configured; it begins with `first`.
+    pub(super) fn alone_codec(&mut self, first: CodecSpec, batch: &[u8]) -> CodecSpec {
+        let alone = self.alone.get_or_insert_with(|| Box::new(AloneCodec::new(first)));
+        alone.saw(batch);
+        alone.codec().unwrap_or(first)
+    }
+
+    /// Codecs were tried.
+    pub(super) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+        let took_ns = trial.took_ns();
+        match trial.done() {
+            Done::Context(group, results) => self.outgoing.tried(now, (group, results), took_ns),
+            Done::Alone(results) => {
+                if let Some(alone) = &mut self.alone {
+                    alone.tried(now, results, took_ns);
+                }
+            }
+        }
+    }
+
+    /// The choice of the codec for batches in no context, if there were some and none is configured.
+    pub(super) fn alone_mut(&mut self) -> Option<&mut AloneCodec> {
+        self.alone.as_deref_mut()
+    }
+
     /// Looks if batches should refer to those before, to what was confirmed, or to nothing.
     pub(super) fn review(&mut self, now: Instant, mode: HistoryMode, path: Path) {
         let Self { choice, outgoing, .. } = self;
@@ -375,7 +407,9 @@ impl Contexts {
     }
 
     pub(super) fn status(&self) -> (TxContexts, RxContexts) {
-        (self.outgoing.status(), self.incoming.status())
+        let codec = self.alone.as_ref().and_then(|alone| alone.codec());
+        let codec_without_context = codec.map(|codec| codec.to_string());
+        (TxContexts { codec_without_context, ..self.outgoing.status() }, self.incoming.status())
     }
 }
 

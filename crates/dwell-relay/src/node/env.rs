@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
-use dwell_codec::{CodecId, CodecSpec};
+use dwell_codec::CodecSpec;
 use dwell_policy::{JobId, PacketId};
 use dwell_report::status::Problem;
 
@@ -22,7 +22,7 @@ pub struct Ticket {
     pub(super) id: PacketId,
     pub(super) job: JobId,
     /// With what it is compressed: until it is done, the configuration may name another codec.
-    pub(super) codec: CodecId,
+    pub(super) codec: CodecSpec,
     /// The length of the block that it is, if its headers are in columns.
     pub(super) columnar_len: Option<u16>,
 }

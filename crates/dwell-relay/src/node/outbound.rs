@@ -10,7 +10,7 @@ use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
-use super::compress::keep_compressed;
+use super::compress::{keep_compressed, note_alone};
 use super::contexts::{CodecTrial, ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
@@ -161,6 +161,9 @@ impl Node {
             self.store.remove(id); // the port that waited for it is gone
             return;
         }
+        if let Ok(left) = result {
+            note_alone(peer, ticket, &self.store, left.map(<[u8]>::len), took_ns);
+        }
         let outcome = match result {
             Ok(Some(bytes)) => keep_compressed(peer, ticket, &mut self.store, bytes),
             Ok(None) => Outcome::NotSmaller,
@@ -192,7 +195,7 @@ impl Node {
         self.processors.trial_ended(now, trial.took_ns(), processor);
         let Some(peer) = self.peers.get_mut(trial.peer) else { return };
         if !peer.removed && peer.generation == trial.generation {
-            peer.contexts.outgoing.tried(now, trial);
+            peer.contexts.tried(now, trial);
         }
     }
 

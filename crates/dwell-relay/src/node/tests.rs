@@ -1,6 +1,7 @@
 //! Nodes over hostile virtual networks, in virtual time.
 
 mod again;
+mod alone;
 mod beyond;
 mod blocks;
 mod busy;

@@ -28,6 +28,9 @@ pub struct TxContexts {
     pub model_generations: u64,
     /// The codecs in use, each with the number of contexts that have it.
     pub codecs: BTreeMap<String, u64>,
+    /// The codec of batches in no context, if that is picked and there were some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codec_without_context: Option<String>,
     /// How batches refer to others now: `running`, `acknowledged` (each alone, to what was confirmed), or `stateless` (to nothing).
     pub mode: String,
     /// Batches compressed in contexts.

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_base::Rate;
-use dwell_codec::{
-    Base, CodecError, ContextEncoder, ContextSpec, PPM_MEMORY_LOG_MIN, PPM_RECORD_LEN_MAX, PpmSpec,
-};
-use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Processor, Tried};
+use dwell_codec::{Base, CodecError, ContextEncoder, ContextSpec, PPM_MEMORY_LOG_MIN, PpmSpec};
+use dwell_policy::method::{Assumed, CodecPick, Processor, Tried};
 
 use super::begin::Coder;
 use crate::config::PICKED_LEVEL_MAX;
@@ -46,10 +44,6 @@ const FIRST_RATIO: f64 = 0.4;
 /// Batches that can't have the model that was picked are compressed with this level.
 const LEVEL_WITHOUT_MODEL: i32 = 6;
 
-/// The most bytes of what went through a context that codecs are tried on.
-const TRIAL_LEN_MAX: usize = 192 << 10;
-/// A codec learns from all but the last part in so many, and that is what counts.
-const COUNTED_PART: usize = 3;
 const TRIAL_LOG: u8 = 18;
 /// A model is tried with less memory than it has in use: there is less that it could learn.
 const TRIAL_MODEL_LOG: u8 = PPM_MEMORY_LOG_MIN + 2;
@@ -83,7 +77,7 @@ impl BatchCodec {
     }
 
     /// Makes an encoder to try it.
-    fn encoder(self) -> Result<ContextEncoder, CodecError> {
+    pub(super) fn encoder(self) -> Result<ContextEncoder, CodecError> {
         let level = match self {
             Self::Zstd(level) => level,
             Self::Ppm(_) => LEVEL_WITHOUT_MODEL,
@@ -111,7 +105,7 @@ impl BatchCodec {
     }
 
     /// Returns the time for a byte that is assumed of this codec, or of the one of its kind that is next.
-    fn assumed_ns(self) -> f64 {
+    pub(super) fn assumed_ns(self) -> f64 {
         let stronger = CANDIDATES.iter().find(|it| it.0.is_as_strong(self));
         let weaker = CANDIDATES.iter().rfind(|it| self.is_as_strong(it.0));
         stronger.or(weaker).map_or(0.0, |it| it.1)
@@ -121,94 +115,6 @@ impl BatchCodec {
 /// Returns the time for a byte that is assumed of what batches are compressed with.
 pub(super) fn assumed_ns(coder: Coder) -> f64 {
     BatchCodec::of(coder).assumed_ns()
-}
-
-/// Codecs to be tried on what went through a context, by whoever has time for it.
-#[derive(Debug)]
-pub struct CodecTrial {
-    pub(in crate::node) peer: usize,
-    /// Which of the peers that had this index.
-    pub(in crate::node) generation: u64,
-    /// The context, by the group of its packets.
-    pub(super) group: u64,
-    bytes: Vec<u8>,
-    batch_len: usize,
-    codecs: Vec<BatchCodec>,
-    pub(super) results: Vec<Tried<BatchCodec>>,
-    pub(super) took_ns: u64,
-}
-
-impl CodecTrial {
-    /// Tries codecs on the latest bytes of a context, in batches like its own.
-    pub(super) fn new(
-        group: u64,
-        encoder: &ContextEncoder,
-        batch_len: usize,
-        codecs: Vec<BatchCodec>,
-    ) -> Self {
-        let mut bytes = Vec::new();
-        encoder.latest(TRIAL_LEN_MAX, &mut bytes);
-        let batch_len = batch_len.clamp(64, PPM_RECORD_LEN_MAX);
-        let (results, took_ns) = (Vec::new(), 0);
-        Self { peer: 0, generation: 0, group, bytes, batch_len, codecs, results, took_ns }
-    }
-
-    /// It is of this peer, and of that one of those that had its index.
-    pub(super) fn of_peer(self, peer: usize, generation: u64) -> Self {
-        Self { peer, generation, ..self }
-    }
-
-    /// Returns the time that it took, in nanoseconds of the processor.
-    pub fn took_ns(&self) -> u64 {
-        self.took_ns
-    }
-
-    /// Tries them; `cpu_ns` is the processor time of the calling thread, in nanoseconds. That takes tens of
-    /// milliseconds, or a few hundred.
-    pub fn run(&mut self, cpu_ns: impl Fn() -> u64) {
-        let began_ns = cpu_ns();
-        for &codec in &self.codecs {
-            // A codec that fails is not used.
-            if let Ok(point) = self.try_one(codec, &cpu_ns) {
-                self.results.push(Tried { codec, point });
-            }
-        }
-        self.took_ns = cpu_ns().saturating_sub(began_ns);
-    }
-
-    /// The same in virtual time: what each takes is assumed.
-    pub fn run_in_no_time(&mut self) {
-        self.run(|| 0);
-        for result in &mut self.results {
-            result.point.cost_ns = result.codec.assumed_ns();
-            self.took_ns += (result.point.cost_ns * self.bytes.len() as f64) as u64;
-        }
-    }
-
-    fn try_one(
-        &self,
-        codec: BatchCodec,
-        cpu_ns: &impl Fn() -> u64,
-    ) -> Result<CodecPoint, CodecError> {
-        let mut encoder = codec.encoder()?;
-        let mut out = Vec::new();
-        let (before, counted) =
-            self.bytes.split_at(self.bytes.len() - self.bytes.len() / COUNTED_PART);
-        for batch in before.chunks(self.batch_len) {
-            out.clear();
-            encoder.compress(batch, &mut out)?;
-        }
-        let (mut left, began_ns) = (0, cpu_ns());
-        for batch in counted.chunks(self.batch_len) {
-            out.clear();
-            encoder.compress(batch, &mut out)?;
-            left += out.len().min(batch.len());
-        }
-        let took_ns = cpu_ns().saturating_sub(began_ns);
-        let len = counted.len().max(1) as f64;
-        // A codec that takes no time at all would always be best.
-        Ok(CodecPoint::new((took_ns as f64 / len).max(0.1), left.max(1) as f64 / len))
-    }
 }
 
 /// Where a context stands with the choice of its codec.
@@ -259,9 +165,13 @@ impl Picking {
         (!list.is_empty()).then_some((list, batch_len as usize))
     }
 
-    /// Codecs were tried. Returns what is known now.
-    pub(super) fn tried(&mut self, now: Instant, trial: &CodecTrial) -> &CodecPick<BatchCodec> {
-        self.pick.tried(now, &trial.results, trial.took_ns);
+    /// Codecs were tried, and that took so long. Returns what is known now.
+    pub(super) fn tried(
+        &mut self,
+        now: Instant,
+        (results, took_ns): (&[Tried<BatchCodec>], u64),
+    ) -> &CodecPick<BatchCodec> {
+        self.pick.tried(now, results, took_ns);
         &self.pick
     }
 
@@ -284,7 +194,7 @@ impl Picking {
     }
 }
 
-fn bytes_a_second(rate: Option<Rate>) -> Option<f64> {
+pub(super) fn bytes_a_second(rate: Option<Rate>) -> Option<f64> {
     rate.map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
@@ -307,6 +217,7 @@ pub(super) fn count(coders: impl Iterator<Item = Coder>) -> BTreeMap<String, u64
 
 #[cfg(test)]
 mod tests {
+    use super::super::trial::{CodecTrial, Done};
     use super::*;
 
     #[test]
@@ -334,9 +245,10 @@ mod tests {
             encoder.compress(line, &mut out).unwrap();
         }
         let codecs = [BatchCodec::Zstd(6), BatchCodec::Ppm(6), BatchCodec::Ppm(12)].to_vec();
-        let mut trial = CodecTrial::new(1, &encoder, 94, codecs);
+        let mut trial = CodecTrial::of_context(1, &encoder, 94, codecs);
         trial.run_in_no_time();
-        let ratios: Vec<_> = trial.results.iter().map(|it| it.point.ratio).collect();
+        let Done::Context(_, results) = trial.done() else { panic!("it is of a context") };
+        let ratios: Vec<_> = results.iter().map(|it| it.point.ratio).collect();
         let [zstd, six, twelve] = ratios[..] else { panic!("{ratios:?}") };
         assert!(twelve < 0.97 * six && six < zstd, "{ratios:?}");
     }

@@ -118,6 +118,7 @@ impl OutgoingCounts {
             acknowledged_generations: self.acknowledged,
             model_generations: self.with_model,
             codecs: BTreeMap::new(),
+            codec_without_context: None,
             batches: self.batches,
             alone_batches: self.alone,
             raw: self.raw,

@@ -1,7 +1,7 @@
 //! Batches on their way to the compressor in a context, and back into the store.
 
 use dwell_base::Instant;
-use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec, PPM_RECORD_LEN_MAX};
+use dwell_codec::{CONTEXT_BATCH_LEN_MAX, ContextSpec, PPM_RECORD_LEN_MAX};
 use dwell_drive::{Passed, gather};
 use dwell_policy::{Event, Job, Outcome, PacketId};
 use dwell_wire::block::BLOCK_HEADER_LEN;
@@ -113,7 +113,7 @@ pub(in crate::node) fn compress_in_context(
 }
 
 fn ticket(peer: &Peer, (index, id): (usize, PacketId), job: Job) -> Ticket {
-    let (generation, codec) = (peer.generation, CodecId::Zstd);
+    let (generation, codec) = (peer.generation, peer.config.codec);
     Ticket { peer: index, generation, id, job: job.id, codec, columnar_len: None }
 }
 

@@ -2,12 +2,15 @@
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
+use dwell_codec::CodecId;
+use dwell_policy::method::Processor;
 use dwell_report::status::Problem;
 use dwell_wire::{ContextRecord, Control, Headers};
 
 use super::decode_job::DecodeJob;
 use super::incoming::{Held, Opened, Origin, Taken};
 use super::overload::Verdict;
+use super::trial::CodecTrial;
 use crate::node::Node;
 use crate::node::before::is_missing;
 use crate::node::env::Env;
@@ -17,6 +20,23 @@ use crate::node::problems::Finding;
 
 /// Between the first peers that are asked to send without models.
 const WITHDRAWALS_APART_NS: u64 = 4 * SECOND_NS;
+
+/// Looks which codec is best for what is in no context; returns a trial if there is to be one.
+fn pick_alone(
+    peer: &mut Peer,
+    now: Instant,
+    processor: Processor,
+    may_try: bool,
+) -> Option<CodecTrial> {
+    if !peer.config.picks_alone() {
+        return None;
+    }
+    let possible = [CodecId::Lz4, CodecId::Zstd].map(|codec| (codec, peer.decodes(codec)));
+    let decodes = |codec| possible.contains(&(codec, true));
+    let rate = peer.pacer.rate();
+    let alone = peer.contexts.alone.as_deref_mut()?;
+    alone.review(now, (rate, processor), decodes, may_try)
+}
 
 fn decodes_slowly(for_ns: u64) -> Finding {
     Finding {
@@ -262,6 +282,7 @@ impl Node {
         let path = (rate, takes_models, peer.reports.model_rate());
         let generation = peer.generation;
         let trial = peer.contexts.outgoing.pick(now, path, processor, may_try);
+        let trial = trial.or_else(|| pick_alone(peer, now, processor, may_try));
         peer.refresh_batches();
         if let Some(trial) = trial {
             self.processors.trial_began(now);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use dwell_base::time::SECOND_NS;
 use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
-use dwell_policy::method::{CodecPick, Processor};
+use dwell_policy::method::{CodecPick, Processor, Tried};
 use dwell_report::status::TxContexts;
 use dwell_wire::{ContextReport, HeaderPredictor};
 
@@ -24,9 +24,10 @@ use super::Limits;
 use super::again::{Again, LostBatch, LostBatches};
 use super::begin::{Coder, Generation, Kind, Wanted};
 use super::choice::Mode;
-use super::codec::{self, BatchCodec, CodecTrial, Picking};
+use super::codec::{self, BatchCodec, Picking};
 use super::counts::{OutgoingCounts, Reason};
 use super::job::Made;
+use super::trial::CodecTrial;
 use crate::node::store::InContext;
 use context::{Context, NUMBER_MIN};
 
@@ -383,7 +384,7 @@ impl Outgoing {
             if self.trials.may_begin(now)
                 && let Some((codecs, len)) = picking.due_trial(now, self.rate, takes_models)
             {
-                let trial = CodecTrial::new(context.group, &encoder, len, codecs);
+                let trial = CodecTrial::of_context(context.group, &encoder, len, codecs);
                 self.trials.due = Some(trial);
             }
         }
@@ -427,7 +428,7 @@ impl Outgoing {
         let trial = self.trials.due.take()?;
         if !may_try {
             // Others were first. It would not be of what goes through the context then.
-            if let Some(picking) = self.picking_of(trial.group) {
+            if let Some(picking) = trial.group().and_then(|group| self.picking_of(group)) {
                 picking.refused();
             }
             return None;
@@ -436,11 +437,16 @@ impl Outgoing {
         Some(trial)
     }
 
-    /// Codecs were tried.
-    pub(in crate::node) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+    /// Codecs were tried for a context, and that took so long.
+    pub(super) fn tried(
+        &mut self,
+        now: Instant,
+        (group, results): (u64, &[Tried<BatchCodec>]),
+        took_ns: u64,
+    ) {
         self.trials.may_begin_at = now;
-        if let Some(picking) = self.picking_of(trial.group) {
-            self.pick = Some(picking.tried(now, trial).clone());
+        if let Some(picking) = self.picking_of(group) {
+            self.pick = Some(picking.tried(now, (results, took_ns)).clone());
         }
     }
 

@@ -238,7 +238,10 @@ impl Pair {
             self.outgoing.pick(self.now, (Some(rate), is_thin, None), Processor::default(), true)
         {
             trial.run_in_no_time();
-            self.outgoing.tried(self.now, &trial);
+            let Done::Context(group, results) = trial.done() else {
+                panic!("only contexts are there")
+            };
+            self.outgoing.tried(self.now, (group, results), trial.took_ns());
         }
         let waits = GapWaits::of(Some(RTT_NS));
         let missing = &self.missing;

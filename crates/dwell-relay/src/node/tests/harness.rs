@@ -54,6 +54,7 @@ pub(super) fn config_of(end: usize, sealed: bool, rate: &str, lines: &str) -> Co
 pub(super) struct TestEnv {
     pub(super) now: Rc<Cell<Instant>>,
     pub(super) compressor: Compressor,
+    codec: CodecSpec,
     pub(super) room: Vec<u8>,
     pub(super) sent: Vec<Vec<u8>>,
     /// The peers that they are for.
@@ -97,6 +98,10 @@ impl Env for TestEnv {
         let passes_ns = self.compress_byte_ns * job.packet.len() as u64;
         self.now.set(self.now.get() + passes_ns);
         let took_ns = passes_ns.max(2 * job.packet.len() as u64);
+        if job.codec != self.codec {
+            self.codec = job.codec;
+            self.compressor = Compressor::new(job.codec, None).expect("a codec that exists");
+        }
         match self.compressor.compress(job.packet, job.out) {
             Ok(len) => Compression::Done { len, took_ns },
             Err(_) => Compression::Failed,
@@ -216,6 +221,7 @@ impl TestEnv {
         Self {
             now: Rc::new(Cell::new(Instant::ZERO)),
             compressor,
+            codec,
             room: vec![0; 65_536],
             sent: Vec::new(),
             sent_to: Vec::new(),
