@@ -7,6 +7,7 @@ mod corpus;
 mod history;
 mod hostile;
 mod ppm;
+mod ppm_document;
 mod round_trip;
 
 /// The same bodies that the fuzzer runs, so that what it found stays found.

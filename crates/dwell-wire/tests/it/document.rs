@@ -99,6 +99,10 @@ fn no_example_is_left_out() {
         "hex resent",
         "hex skipped-then-open-ended",
         "numbers",
+        // The examples of codec ppm are tested in dwell-codec.
+        "ppm",
+        "ppm long",
+        "ppm longer",
         "sequence",
     ];
     assert_eq!(blocks().into_keys().collect::<Vec<_>>(), known);
