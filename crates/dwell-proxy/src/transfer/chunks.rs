@@ -58,9 +58,14 @@ pub(super) fn compared(there: u64, wanted: u64) -> Option<u64> {
     (bytes <= FILE_BYTES_MAX).then_some(bytes)
 }
 
+/// How many bytes of several files together are compared with one of `wanted` bytes.
+pub(super) fn compared_together(wanted: u64) -> u64 {
+    wanted.saturating_mul(4).min(FILE_BYTES_MAX)
+}
+
 /// The most hashes that may come in answer to a question about a file of so many bytes.
 pub(super) fn hashes_max(wanted: u64) -> u64 {
-    let bytes = wanted.saturating_mul(2);
+    let bytes = compared_together(wanted);
     // A shorter file may have more of them than a longer one.
     let most = CHUNKS_WANTED << SPREAD_LOG2;
     let short = (bytes >> (CHUNK_LOG2_MIN - SPREAD_LOG2)).min(most);
@@ -183,19 +188,48 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
+    /// None yet, of what has so many bytes in all.
+    pub(super) fn new(bytes: u64) -> Self {
+        Self { log2: log2(bytes), list: Vec::new() }
+    }
+
     /// Those of the first so many bytes of what can be read.
     pub(super) fn read(from: &mut impl Read, bytes: u64) -> io::Result<Self> {
-        let log2 = log2(bytes);
-        let mut cutter = Cutter::new(from.take(bytes), log2);
-        let mut list = Vec::new();
-        while list.len() < CHUNKS_MAX {
+        let mut chunks = Self::new(bytes);
+        chunks.add(from, bytes)?;
+        Ok(chunks)
+    }
+
+    /// Appends those of the first so many bytes of another file, as far as there is room for them.
+    fn add(&mut self, from: &mut impl Read, bytes: u64) -> io::Result<()> {
+        let mut cutter = Cutter::new(from.take(bytes), self.log2);
+        while self.list.len() < CHUNKS_MAX {
             let chunk = cutter.chunk()?;
             if chunk.is_empty() {
                 break;
             }
-            list.push(Chunk { bytes: chunk.len() as u32, hash: hash(chunk) });
+            self.list.push(Chunk { bytes: chunk.len() as u32, hash: hash(chunk) });
         }
-        Ok(Self { log2, list })
+        Ok(())
+    }
+
+    /// Appends those of another file, but for a last one that says too much (`is_cut` as for [`without_end`](Self::without_end)); how
+    /// many bytes they have.
+    pub(super) fn append(
+        &mut self,
+        from: &mut impl Read,
+        bytes: u64,
+        is_cut: bool,
+    ) -> io::Result<u64> {
+        let first = self.list.len();
+        if let Err(error) = self.add(from, bytes) {
+            self.list.truncate(first);
+            return Err(error);
+        }
+        if self.list.len() > first {
+            self.leave_out_end(is_cut);
+        }
+        Ok(self.list[first..].iter().map(|chunk| u64::from(chunk.bytes)).sum())
     }
 
     /// The length of all of them.
@@ -211,8 +245,12 @@ impl Chunks {
 
     /// Leaves out a last chunk that says too much, as [`Blocks::without_end`](super::blocks::Blocks::without_end) does.
     pub(super) fn without_end(mut self, is_cut: bool) -> Self {
-        self.list.pop_if(|last| is_cut || u64::from(last.bytes) < HASHED_MIN);
+        self.leave_out_end(is_cut);
         self
+    }
+
+    fn leave_out_end(&mut self, is_cut: bool) {
+        self.list.pop_if(|last| is_cut || u64::from(last.bytes) < HASHED_MIN);
     }
 
     /// The answers that say so, one at least.

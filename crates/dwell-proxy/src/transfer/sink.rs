@@ -18,6 +18,7 @@ use super::part::{PARTS, PartFile, is_part_name};
 use super::place::{Existing, Offer, Place, Site};
 use super::record::{Item, Record, RecordError, Records};
 use super::repeats::Ring;
+use stretches::Stretch;
 use writing::Writing;
 
 /// No more of what has come is named at the end.
@@ -141,14 +142,12 @@ enum Target {
     Site(Box<Site>),
 }
 
-/// What a file that comes may be copied from.
+/// What a file that comes may be copied from, as was answered.
 #[derive(Debug, PartialEq, Eq)]
-enum Basis {
-    Nothing(EntryPath),
-    /// Its own part.
-    Part(EntryPath),
-    /// What has its name.
-    Named(EntryPath),
+struct Basis {
+    path: EntryPath,
+    /// None if there is nothing.
+    stretches: Vec<Stretch>,
 }
 
 #[derive(Debug)]
@@ -377,6 +376,7 @@ fn cant_write(site: &Site, path: &EntryPath, error: io::Error) -> SinkError {
 mod entries;
 mod finish;
 mod remove;
+mod stretches;
 #[cfg(test)]
 mod tests;
 mod writing;
