@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 
+use super::bases::{self, Bases};
 use super::blocks::Have;
 use super::count::Count;
 use super::place::{Existing, Offer, Place};
@@ -40,6 +42,9 @@ pub struct Receive {
     pub place: Place,
     /// What becomes of what is there.
     pub existing: Existing,
+    /// Files, and directories with files, that what comes may be copied from: [`BASES_MAX`](super::BASES_MAX) at most. Who sends learns
+    /// what chunks they have.
+    pub bases: Vec<PathBuf>,
     /// True if symbolic links are made that lead out of what comes.
     pub allows_links_outside: bool,
     /// The memory for what repeats at a long distance, in bytes.
@@ -71,7 +76,7 @@ pub enum Event<'a> {
     /// A sender offers something.
     Begun(SocketAddr, &'a Offer),
     /// So far a transfer is.
-    Progress(&'a Progress),
+    Progress(SocketAddr, &'a Progress),
     /// A transfer has ended, and the receiver stays.
     Ended(SocketAddr, &'a Result<Summary, Broken>),
 }
@@ -104,6 +109,7 @@ async fn serve(
     job: Receive,
     mut on_event: impl FnMut(Event<'_>),
 ) -> Result<Option<Summary>, Broken> {
+    bases::check(&job.bases)?;
     let tls = security::server(&job.security, Purpose::File).map_err(TransferError::from)?;
     let bound = crate::listen::bind_listen(job.listen).map_err(TransferError::from)?;
     let listener =
@@ -165,13 +171,13 @@ fn panicked(error: &JoinError) -> Broken {
 /// What a transfer has to report.
 enum Note {
     Begun(SocketAddr, Offer),
-    Progress(Progress),
+    Progress(SocketAddr, Progress),
 }
 
 fn show(note: &Note, on_event: &mut impl FnMut(Event<'_>)) {
     match note {
         Note::Begun(from, offer) => on_event(Event::Begun(*from, offer)),
-        Note::Progress(progress) => on_event(Event::Progress(progress)),
+        Note::Progress(from, progress) => on_event(Event::Progress(*from, progress)),
     }
 }
 
@@ -298,6 +304,12 @@ async fn receive_files(
     };
     let (context, context_bytes) = context_of_receiver(job.held_bytes());
     let held = job.held_bytes().saturating_sub(context_bytes);
+    let knows_chunks = carrier.theirs.features & Hello::CHUNKS != 0;
+    sink.cut_chunks(knows_chunks);
+    let asks = asks || (knows_chunks && !offer.is_eager && !job.bases.is_empty());
+    if asks {
+        sink.compare_with(Bases::new(&job.bases));
+    }
     let window_log2 = match (offer.is_eager, has_head) {
         (true, _) => WINDOW_LOG2_MIN,
         // The head counts on so much.
@@ -306,12 +318,12 @@ async fn receive_files(
     };
     let window_log2 = window_log2.min(offer.window_log2);
     sink.hold(window_log2);
-    sink.cut_chunks(carrier.theirs.features & Hello::CHUNKS != 0);
     let writer = place.insert(Writer::start(sink, count).map_err(RunError::from)?);
     carrier.say(&Message::Accept { asks, window_log2 }).await?;
+    let from = carrier.peer;
     let progress = |progress: &Progress| {
         // Another one follows.
-        let _ = notes.try_send(Note::Progress(*progress));
+        let _ = notes.try_send(Note::Progress(from, *progress));
     };
     let mut meter = Meter::new(offer.bytes, progress);
     let head = has_head.then_some(asks);
@@ -583,6 +595,7 @@ impl Writer {
             remarks: received.remarks,
             left_out_there: 0,
             kept: received.kept,
+            basis_bytes: received.basis_bytes,
         }
     }
 

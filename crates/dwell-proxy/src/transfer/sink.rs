@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::bases::Bases;
 use super::blocks::Have;
 use super::count::Count;
 use super::early::Early;
@@ -69,6 +70,8 @@ pub(super) struct Received {
     pub(super) remarks: Vec<String>,
     /// BLAKE3 of a single file.
     pub(super) blake3: Option<[u8; 32]>,
+    /// The bytes that were copied from bases.
+    pub(super) basis_bytes: u64,
     /// What it is called here, and where it is, once it is there.
     pub(super) name: String,
 }
@@ -131,6 +134,8 @@ pub(super) struct Sink {
     early: Early,
     /// The last bytes of what came; none if the sender does not refer to them.
     ring: Option<Ring>,
+    /// What may be copied from besides what has the name.
+    bases: Bases,
 }
 
 /// Device and inode.
@@ -143,7 +148,7 @@ enum Target {
 }
 
 /// What a file that comes may be copied from, as was answered.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Basis {
     path: EntryPath,
     /// None if there is nothing.
@@ -208,6 +213,7 @@ impl Sink {
             count,
             early: Early::default(),
             ring: None,
+            bases: Bases::default(),
         };
         Ok((sink, asks))
     }
@@ -220,6 +226,11 @@ impl Sink {
     /// Says what is there by chunks that end where the content says so, to a sender that understands them.
     pub(super) fn cut_chunks(&mut self, knows_chunks: bool) {
         self.knows_chunks = knows_chunks;
+    }
+
+    /// Has other files compared with those that come, if the sender understands chunks.
+    pub(super) fn compare_with(&mut self, bases: Bases) {
+        self.bases = bases;
     }
 
     /// Where it goes, for messages.
@@ -304,7 +315,7 @@ impl Sink {
             Record::CopyFrom { offset, bytes } => self.copy(Some(offset), bytes),
             Record::Repeat { distance, bytes } => self.repeat(distance, bytes),
             Record::End(bytes, blake3) => self.end(bytes, &blake3),
-            Record::Skip => self.asked.pop_front().map(|_| ()).ok_or(SinkError::Order),
+            Record::Skip => self.next_asked().map(|_| ()).ok_or(SinkError::Order),
             Record::Ask(_) => Err(SinkError::Order),
         }
     }

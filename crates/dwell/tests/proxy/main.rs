@@ -4,6 +4,7 @@
 // Nothing here is for others, and clippy takes a test's helpers for ordinary code.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod bases;
 mod earlier;
 mod hostile;
 mod load;

@@ -67,6 +67,7 @@ async fn chunks_are_said_only_to_who_understands_them() {
             security: Security::None,
             place: Place::Directory(path.clone()),
             existing: Existing::Replace,
+            bases: Vec::new(),
             allows_links_outside: false,
             memory_bytes_max: 64 << 20,
             handshake: SILENCE_MAX,

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::FileType;
@@ -14,6 +15,7 @@ use super::writing::{is_there_now, node_of, replaces};
 use super::{
     ASKED_MAX, Basis, DEPTH_MAX, REMARKS_MAX, SEEN_MAX, Sink, SinkError, Target, cant_write,
 };
+use crate::transfer::bases::{Base, Wanted};
 use crate::transfer::blocks::{Blocks, Have};
 use crate::transfer::chunks::{self, Chunks};
 use crate::transfer::entry::{EntryPath, Meta};
@@ -261,6 +263,17 @@ impl Sink {
         Ok(answers)
     }
 
+    /// What was answered about the file that comes next, or does not.
+    pub(super) fn next_asked(&mut self) -> Option<Basis> {
+        let asked = self.asked.pop_front()?;
+        for stretch in &asked.stretches {
+            if let Origin::Other(base) = &stretch.origin {
+                self.bases.let_go(base);
+            }
+        }
+        Some(asked)
+    }
+
     /// What there is at a path.
     pub(super) fn look(&mut self, path: &EntryPath, ask: &Ask) -> io::Result<Looked> {
         let nothing = (Vec::new(), vec![Have::Nothing]);
@@ -285,14 +298,48 @@ impl Sink {
         let mut files = Vec::new();
         files.extend(part.map(|file| (Origin::Part, file)));
         files.extend(named.map(|file| (Origin::Named, file)));
-        match (files.len(), self.knows_chunks) {
-            (2.., true) => look_into_all(files, wanted),
+        let others =
+            if self.knows_chunks { self.find_bases(path, ask, &files) } else { Vec::new() };
+        match (&files[..], self.knows_chunks) {
+            ([_, _], true) => {}
+            _ if !others.is_empty() => {}
             // A part by itself stays where it is, and has fewer blocks than chunks.
             _ => match files.into_iter().next() {
-                Some((origin, file)) => look_into(origin, file, wanted, self.knows_chunks),
-                None => Ok(nothing),
+                Some((origin, file)) => return look_into(origin, file, wanted, self.knows_chunks),
+                None => return Ok(nothing),
             },
         }
+        files.extend(others);
+        let (mut stretches, answers) = look_into_all(files, wanted)?;
+        for stretch in &mut stretches {
+            if let Origin::Other(base) = &mut stretch.origin {
+                self.bases.hold(base);
+            }
+        }
+        Ok((stretches, answers))
+    }
+
+    /// What else may be copied from.
+    fn find_bases(
+        &mut self,
+        path: &EntryPath,
+        ask: &Ask,
+        files: &[(Origin, File)],
+    ) -> Vec<(Origin, File)> {
+        if self.bases.is_empty() {
+            return Vec::new();
+        }
+        let node = |(_, file): &(Origin, File)| {
+            let metadata = file.metadata().ok()?;
+            Some((metadata.dev(), metadata.ino()))
+        };
+        let wanted = Wanted { path, bytes: ask.bytes, meta: ask.meta };
+        let found = self.bases.find(wanted, files.iter().filter_map(node).collect());
+        let with_file = |base: Base| {
+            let file = base.file().and_then(|file| file.try_clone().ok())?;
+            Some((Origin::Other(Box::new(base)), file))
+        };
+        found.into_iter().filter_map(with_file).collect()
     }
 }
 
@@ -308,11 +355,11 @@ fn look_into(
 ) -> io::Result<Looked> {
     let there = file.metadata()?.len();
     let compared = chunks::compared(there, wanted);
-    let has_chunks = knows_chunks && origin == Origin::Named;
     // Offsets are those in the file, wherever the hashes end.
-    let fixed = if origin == Origin::Part { Origin::Blocks } else { origin };
+    let is_part = matches!(origin, Origin::Part);
+    let fixed = if is_part { Origin::Blocks } else { origin };
     let stretches = vec![Stretch { origin: fixed, bytes: u64::MAX }];
-    if let Some(bytes) = compared.filter(|_| has_chunks) {
+    if let Some(bytes) = compared.filter(|_| knows_chunks && !is_part) {
         let chunks = Chunks::read(&mut file, bytes)?;
         // Of a long file that is cut often the list may be full before its end.
         if chunks.bytes() == bytes {
@@ -338,8 +385,12 @@ fn look_into_all(files: Vec<(Origin, File)>, wanted: u64) -> io::Result<Looked> 
     let mut chunks = Chunks::new(lengths.iter().map(|(_, _, bytes, _)| bytes).sum());
     let mut stretches = Vec::new();
     for (origin, mut file, bytes, there) in lengths {
-        let bytes = chunks.append(&mut file, bytes, bytes < there)?;
-        stretches.push(Stretch { origin, bytes });
+        match (chunks.append(&mut file, bytes, bytes < there), &origin) {
+            (Ok(bytes), _) => stretches.push(Stretch { origin, bytes }),
+            // The others are there all the same.
+            (Err(error), Origin::Other(_)) => tracing::debug!("a basis can't be read: {error}"),
+            (Err(error), _) => return Err(error),
+        }
     }
     Ok((stretches, chunks.answers()))
 }

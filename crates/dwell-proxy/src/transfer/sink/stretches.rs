@@ -6,11 +6,12 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use super::Writing;
+use crate::transfer::bases::{self, Base};
 use crate::transfer::early::Early;
 use crate::transfer::place::Site;
 
 /// Where a stretch of what may be copied from is.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Origin {
     /// In the part, of which the sender knows aligned blocks, which are where they belong.
     Blocks,
@@ -18,10 +19,12 @@ pub(super) enum Origin {
     Part,
     /// In what has the name.
     Named,
+    /// In a file that the receiver lets be copied from.
+    Other(Box<Base>),
 }
 
 /// The beginning of a file, of which the sender knows the chunks.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Stretch {
     pub(super) origin: Origin,
     pub(super) bytes: u64,
@@ -55,7 +58,7 @@ impl Writing {
             };
             // What of the part was kept aside is in another file than what was not.
             let spilled = self.spill.as_ref().map(|spill| [spill.begin, self.at]);
-            let turns = spilled.filter(|_| *origin == Origin::Part).unwrap_or_default();
+            let turns = spilled.filter(|_| matches!(origin, Origin::Part)).unwrap_or_default();
             let next =
                 turns.into_iter().find_map(|turn| turn.checked_sub(offset).filter(|&it| it > 0));
             return Some(Spot { stretch, offset, bytes: next.map_or(left, |next| next.min(left)) });
@@ -72,7 +75,7 @@ impl Writing {
         let has_place = match self.origin(spot) {
             Some(Origin::Blocks | Origin::Part) => true,
             Some(Origin::Named) => self.part.is_none(),
-            None => false,
+            Some(Origin::Other(_)) | None => false,
         };
         has_place && spot.offset == self.at
     }
@@ -85,9 +88,25 @@ impl Writing {
                 Some(&spill.file)
             }
             (Some(Origin::Blocks | Origin::Part), _) => self.part.as_ref().map(|part| &part.file),
+            (Some(Origin::Other(base)), _) => base.file(),
             (None, _) => None,
         };
-        from.ok_or(io::ErrorKind::NotFound)?.read_exact_at(piece, spot.offset)
+        let read = from.ok_or(io::ErrorKind::NotFound)?.read_exact_at(piece, spot.offset);
+        read.map_err(|error| if self.has_changed_base() { bases::changed() } else { error })
+    }
+
+    /// Returns true if a base is not what it was when the sender asked.
+    pub(super) fn has_changed_base(&self) -> bool {
+        let is_changed = |stretch: &Stretch| match &stretch.origin {
+            Origin::Other(base) => base.is_changed(),
+            _ => false,
+        };
+        self.stretches.iter().any(is_changed)
+    }
+
+    /// Returns true if these bytes come from a base.
+    pub(super) fn is_of_base(&self, spot: Spot) -> bool {
+        matches!(self.origin(spot), Some(Origin::Other(_)))
     }
 
     /// Writes the next bytes.
@@ -108,7 +127,7 @@ impl Writing {
     /// Keeps aside what the part has where these bytes go, if it may be copied from there. From the first byte on that differs all of it
     /// is kept, also what stays, so that one number says where it is.
     pub(super) fn keep_aside(&mut self, bytes: &[u8], site: &mut Site) -> io::Result<()> {
-        let known = self.stretches.iter().find(|stretch| stretch.origin == Origin::Part);
+        let known = self.stretches.iter().find(|stretch| matches!(stretch.origin, Origin::Part));
         let left = known.map_or(0, |known| known.bytes.saturating_sub(self.at));
         let len = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let Some(part) = self.part.as_ref().filter(|_| len > 0) else { return Ok(()) };

@@ -580,5 +580,6 @@ fn what_is_near_repeats_itself() {
     assert!(fs::read(to.0.join("tree")).unwrap() == bytes);
 }
 
+mod bases;
 mod chunks;
 mod meanwhile;

@@ -11,6 +11,7 @@ use super::stretches::{Origin, Spill, Spot, Stretch};
 use super::{
     Basis, COPY_BYTES, LINKED_MAX, NAME_BYTES_MAX, Node, Ready, Sink, SinkError, Target, cant_write,
 };
+use crate::transfer::bases::{self, Bases};
 use crate::transfer::early::Early;
 use crate::transfer::entry::EntryPath;
 use crate::transfer::part::PartFile;
@@ -45,18 +46,18 @@ impl Sink {
         }
         let path = self.placed(&entry.path);
         let basis = match entry.was_asked {
-            true => Some(self.asked.pop_front().ok_or(SinkError::Order)?),
+            true => Some(self.next_asked().ok_or(SinkError::Order)?),
             false => None,
         };
         let is_unwanted = !self.may_replace(&path)?;
-        let stretches = match basis {
+        let mut stretches = match basis {
             Some(Basis { path: known, .. }) if known != path => return Err(SinkError::Order),
             Some(Basis { stretches, .. }) => stretches,
             None => Vec::new(),
         };
         let (mut named, mut part) = (None, None);
         if let Target::Site(site) = &mut self.target {
-            let opened = open(site, &path, &stretches);
+            let opened = open(site, &path, &mut stretches, &mut self.bases);
             (part, named) = opened.map_err(|error| cant_write(site, &path, error))?;
         }
         let (spill, hasher) = (None, blake3::Hasher::new());
@@ -127,6 +128,9 @@ impl Sink {
             copied.map_err(|error| cant_write(site, &writing.path, error))?;
             offset += piece.len() as u64;
             self.count.reused(piece.len() as u64);
+            if writing.is_of_base(spot) {
+                self.received.basis_bytes += piece.len() as u64;
+            }
             // No more is written than was offered, however little comes.
             if self.count.get().0 > self.bytes_max {
                 break;
@@ -139,7 +143,12 @@ impl Sink {
         let mut writing = self.writing.take().ok_or(SinkError::Order)?;
         if writing.at != bytes || writing.hasher.finalize().as_bytes() != blake3 {
             self.discard(&writing);
-            return Err(SinkError::Differs(writing.path.to_string()));
+            return Err(match &self.target {
+                Target::Site(site) if writing.has_changed_base() => {
+                    cant_write(site, &writing.path, bases::changed())
+                }
+                _ => SinkError::Differs(writing.path.to_string()),
+            });
         }
         self.received.blake3 = (!self.is_tree).then_some(*blake3);
         let Target::Site(site) = &mut self.target else {
@@ -261,17 +270,19 @@ impl Writing {
 fn open(
     site: &mut Site,
     path: &EntryPath,
-    stretches: &[Stretch],
+    stretches: &mut [Stretch],
+    bases: &mut Bases,
 ) -> io::Result<(Option<PartFile>, Option<File>)> {
     let (mut part, mut named) = (None, None);
     for stretch in stretches {
-        match &stretch.origin {
+        match &mut stretch.origin {
             Origin::Blocks | Origin::Part => {
                 let found = site.tree.find_part(path);
                 let gone = || io::Error::other("what had come of it is gone: send it again");
                 part = Some(found.ok_or_else(gone)?);
             }
             Origin::Named => named = Some(site.tree.open_file(path)?),
+            Origin::Other(base) => bases.open_again(base)?,
         }
     }
     Ok((part, named))
