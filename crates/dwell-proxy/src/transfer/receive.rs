@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_stream::{BLOCK_LEN_MAX, Decompressors, Limits, Receiver};
+use socket2::SockRef;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -89,6 +90,8 @@ const TRANSFERS_MAX: usize = 16;
 const ANSWERS_MAX: usize = 16;
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(20);
+/// A sender takes in at once what is said to it: one that acknowledges nothing for so long is gone.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(120);
 /// The longest that is waited for a thread that writes to come to its end.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Whoever is refused has this long to read why.
@@ -261,6 +264,7 @@ async fn transfer(
     mut stopped: watch::Receiver<bool>,
     notes: mpsc::Sender<Note>,
 ) -> Result<Summary, Broken> {
+    notice_silence(&carrier);
     let mut writer = None;
     let result = tokio::select! {
         biased;
@@ -275,6 +279,15 @@ async fn transfer(
     match writer.give_up().await {
         GaveUp::Complete(summary) => Ok(*summary),
         GaveUp::Left(kept) => Err(Broken { error, kept }),
+    }
+}
+
+/// Has the kernel notice that the other machine is gone. As long as something is on its way there, it sends no probes, but that once more, for
+/// a quarter of an hour.
+fn notice_silence(carrier: &Carrier) {
+    let socket = SockRef::from(carrier.tcp());
+    if let Err(error) = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX)) {
+        tracing::debug!("what is not acknowledged can't be limited: {error}");
     }
 }
 

@@ -6,7 +6,9 @@
 
 mod bases;
 mod earlier;
+mod enclosure;
 mod hostile;
+mod interrupted;
 mod load;
 mod long_streams;
 mod openings;
