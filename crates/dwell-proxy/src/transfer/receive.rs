@@ -17,6 +17,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::bases::{self, Bases};
 use super::blocks::Have;
+use super::chunks::Grain;
 use super::count::Count;
 use super::place::{Existing, Offer, Place};
 use super::repeats::{WINDOW_LOG2_MIN, window_log2};
@@ -282,6 +283,15 @@ async fn transfer(
     }
 }
 
+/// The chunks that a sender with these features understands.
+const fn grain(features: u8) -> Option<Grain> {
+    match (features & Hello::CHUNKS != 0, features & Hello::FINE_CHUNKS != 0) {
+        (true, true) => Some(Grain::Fine),
+        (true, false) => Some(Grain::Coarse),
+        (false, _) => None,
+    }
+}
+
 /// Has the kernel notice that the other machine is gone. As long as something is on its way there, it sends no probes, but that once more, for
 /// a quarter of an hour.
 fn notice_silence(carrier: &Carrier) {
@@ -317,9 +327,9 @@ async fn receive_files(
     };
     let (context, context_bytes) = context_of_receiver(job.held_bytes());
     let held = job.held_bytes().saturating_sub(context_bytes);
-    let knows_chunks = carrier.theirs.features & Hello::CHUNKS != 0;
-    sink.cut_chunks(knows_chunks);
-    let asks = asks || (knows_chunks && !offer.is_eager && !job.bases.is_empty());
+    let grain = grain(carrier.theirs.features);
+    sink.cut_chunks(grain);
+    let asks = asks || (grain.is_some() && !offer.is_eager && !job.bases.is_empty());
     if asks {
         sink.compare_with(Bases::new(&job.bases));
     }

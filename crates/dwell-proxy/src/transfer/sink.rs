@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::bases::Bases;
 use super::blocks::Have;
+use super::chunks::Grain;
 use super::count::Count;
 use super::early::Early;
 use super::entry::{EntryPath, Meta};
@@ -99,8 +100,8 @@ pub(super) struct Sink {
     records: Records,
     target: Target,
     policy: Policy,
-    /// The sender understands chunks.
-    knows_chunks: bool,
+    /// The chunks that the sender understands, if any.
+    grain: Option<Grain>,
     is_tree: bool,
     roots: Vec<EntryPath>,
     root_names: HashSet<Vec<u8>>,
@@ -192,7 +193,7 @@ impl Sink {
             records: Records::default(),
             target,
             policy,
-            knows_chunks: false,
+            grain: None,
             is_tree: offer.is_tree,
             roots: Vec::new(),
             root_names: HashSet::new(),
@@ -224,8 +225,8 @@ impl Sink {
     }
 
     /// Says what is there by chunks that end where the content says so, to a sender that understands them.
-    pub(super) fn cut_chunks(&mut self, knows_chunks: bool) {
-        self.knows_chunks = knows_chunks;
+    pub(super) fn cut_chunks(&mut self, grain: Option<Grain>) {
+        self.grain = grain;
     }
 
     /// Has other files compared with those that come, if the sender understands chunks.

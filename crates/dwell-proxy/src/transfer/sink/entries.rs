@@ -17,7 +17,7 @@ use super::{
 };
 use crate::transfer::bases::{Base, Wanted};
 use crate::transfer::blocks::{Blocks, Have};
-use crate::transfer::chunks::{self, Chunks};
+use crate::transfer::chunks::{self, Chunks, Grain};
 use crate::transfer::entry::{EntryPath, Meta};
 use crate::transfer::place::{Existing, Site};
 use crate::transfer::record::Ask;
@@ -298,19 +298,21 @@ impl Sink {
         let mut files = Vec::new();
         files.extend(part.map(|file| (Origin::Part, file)));
         files.extend(named.map(|file| (Origin::Named, file)));
-        let others =
-            if self.knows_chunks { self.find_bases(path, ask, &files) } else { Vec::new() };
-        match (&files[..], self.knows_chunks) {
-            ([_, _], true) => {}
-            _ if !others.is_empty() => {}
+        let others = match self.grain {
+            Some(_) => self.find_bases(path, ask, &files),
+            None => Vec::new(),
+        };
+        let (mut stretches, answers) = match (self.grain, files.len()) {
+            (Some(grain), len) if len > 1 || !others.is_empty() => {
+                files.extend(others);
+                look_into_all(files, wanted, grain)?
+            }
             // A part by itself stays where it is, and has fewer blocks than chunks.
-            _ => match files.into_iter().next() {
-                Some((origin, file)) => return look_into(origin, file, wanted, self.knows_chunks),
-                None => return Ok(nothing),
+            (grain, _) => match files.into_iter().next() {
+                Some((origin, file)) => look_into(origin, file, wanted, grain)?,
+                None => nothing,
             },
-        }
-        files.extend(others);
-        let (mut stretches, answers) = look_into_all(files, wanted)?;
+        };
         for stretch in &mut stretches {
             if let Origin::Other(base) = &mut stretch.origin {
                 self.bases.hold(base);
@@ -351,7 +353,7 @@ fn look_into(
     origin: Origin,
     mut file: File,
     wanted: u64,
-    knows_chunks: bool,
+    grain: Option<Grain>,
 ) -> io::Result<Looked> {
     let there = file.metadata()?.len();
     let compared = chunks::compared(there, wanted);
@@ -359,8 +361,8 @@ fn look_into(
     let is_part = matches!(origin, Origin::Part);
     let fixed = if is_part { Origin::Blocks } else { origin };
     let stretches = vec![Stretch { origin: fixed, bytes: u64::MAX }];
-    if let Some(bytes) = compared.filter(|_| knows_chunks && !is_part) {
-        let chunks = Chunks::read(&mut file, bytes)?;
+    if let (Some(bytes), Some(grain), false) = (compared, grain, is_part) {
+        let chunks = Chunks::read(grain, &mut file, bytes)?;
         // Of a long file that is cut often the list may be full before its end.
         if chunks.bytes() == bytes {
             return Ok((stretches, chunks.without_end(bytes < there).answers()));
@@ -373,7 +375,7 @@ fn look_into(
 
 /// What there is in several files, one behind the other. The sender looks for each chunk in the first ones first: the part, where most need
 /// not be moved.
-fn look_into_all(files: Vec<(Origin, File)>, wanted: u64) -> io::Result<Looked> {
+fn look_into_all(files: Vec<(Origin, File)>, wanted: u64, grain: Grain) -> io::Result<Looked> {
     let mut left = chunks::compared_together(wanted);
     let mut lengths = Vec::new();
     for (origin, file) in files {
@@ -382,7 +384,7 @@ fn look_into_all(files: Vec<(Origin, File)>, wanted: u64) -> io::Result<Looked> 
         left -= bytes;
         lengths.push((origin, file, bytes, there));
     }
-    let mut chunks = Chunks::new(lengths.iter().map(|(_, _, bytes, _)| bytes).sum());
+    let mut chunks = Chunks::new(grain, lengths.iter().map(|(_, _, bytes, _)| bytes).sum());
     let mut stretches = Vec::new();
     for (origin, mut file, bytes, there) in lengths {
         match (chunks.append(&mut file, bytes, bytes < there), &origin) {

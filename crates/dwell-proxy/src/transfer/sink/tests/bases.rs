@@ -3,12 +3,13 @@
 use super::chunks::{random, sending};
 use super::*;
 use crate::transfer::bases::Bases;
+use crate::transfer::chunks::Grain;
 use crate::transfer::record::Ask;
 
 /// A sink with bases: `existing` is what becomes of what is there.
 fn with_bases(to: &Directory, existing: Existing, bases: &[PathBuf]) -> Sink {
     let (mut sink, _) = open(to, false, Policy { existing, ..STRICT });
-    sink.cut_chunks(true);
+    sink.cut_chunks(Some(Grain::Fine));
     sink.compare_with(Bases::new(bases));
     sink
 }
@@ -101,7 +102,7 @@ fn earlier_senders_get_no_bases() {
     let to = Directory::new("bases-earlier");
     fs::write(to.0.join("other"), &first).unwrap();
     let mut sink = with_bases(&to, Existing::Refuse, &[to.0.join("other")]);
-    sink.cut_chunks(false);
+    sink.cut_chunks(None);
     let ask = Ask { path: path("tree"), bytes: Some(5), meta: None, is_quick: false };
     assert_eq!(sink.look(&path("tree"), &ask).unwrap().1, [Have::Nothing]);
 }

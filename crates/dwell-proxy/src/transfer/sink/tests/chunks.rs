@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::transfer::blocks::hash;
-use crate::transfer::chunks::Chunk;
+use crate::transfer::chunks::{Chunk, Grain};
 use crate::transfer::record::Ask;
 
 const REPLACES: Policy = Policy { existing: Existing::Replace, ..STRICT };
@@ -19,7 +19,7 @@ pub(super) fn random(seed: u64, len: usize) -> Vec<u8> {
 pub(super) fn replacing(to: &Directory, knows_chunks: bool) -> Sink {
     let (mut sink, asks) = open(to, false, REPLACES);
     assert!(asks);
-    sink.cut_chunks(knows_chunks);
+    sink.cut_chunks(knows_chunks.then_some(Grain::Coarse));
     sink
 }
 
@@ -50,7 +50,7 @@ pub(super) fn sending(
     mut sink: Sink,
     stops: impl Fn(usize) -> bool,
 ) -> (Sink, usize, Option<Sent>) {
-    let knows_chunks = sink.knows_chunks;
+    let knows_chunks = sink.grain.is_some();
     let (pieces, coming) = mpsc::sync_channel(2);
     let (answer, answers) = mpsc::channel();
     let count = Arc::<Count>::default();
@@ -104,6 +104,27 @@ fn what_was_moved_is_found_by_who_understands_it() {
     // A line that is gone, and more behind it than the new file is long.
     let (went, _) = changed("gone", &new, &old[300_000..], true);
     assert!(went < 100_000, "{went}");
+}
+
+/// Rows that were changed here and there: a sender that knows fine chunks sends less around each.
+#[test]
+fn fine_chunks_are_for_small_changes() {
+    let old = random(16, 4 << 20);
+    let mut new = old.clone();
+    (0..100).for_each(|row| new[row * 40_000 + 777] ^= 1);
+    let went = [Grain::Coarse, Grain::Fine].map(|grain| {
+        let (from, to) = (Directory::new("fine-from"), Directory::new("fine"));
+        fs::write(from.0.join("tree"), &new).unwrap();
+        fs::write(to.0.join("tree"), &old).unwrap();
+        let source = Source::files(&[from.0.join("tree")], false).unwrap();
+        let mut sink = replacing(&to, true);
+        sink.cut_chunks(Some(grain));
+        let (mut sink, went, _) = sending(source, sink, |_| false);
+        sink.finish(|| true).unwrap();
+        assert!(fs::read(to.0.join("tree")).unwrap() == new);
+        went
+    });
+    assert!(went[0] > 900_000 && went[1] < 450_000, "{went:?}");
 }
 
 #[test]
