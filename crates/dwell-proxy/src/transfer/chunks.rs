@@ -11,14 +11,14 @@ use super::repeats::{GEAR, HASHED_LEN};
 
 /// Coarse chunks grow with the file, so that it has about this many at most,
 const CHUNKS_WANTED: u64 = 8192;
-/// from 8 KiB, as a binary logarithm, which is what lies between two ends that could be,
+/// and fine ones with its square root, to about this many,
+const FINE_WANTED: u64 = 1 << 17;
+/// coarse ones from 8 KiB, as a binary logarithm, which is what lies between two ends that could be,
 const COARSE_LOG2_MIN: u8 = 13;
 /// and fine ones from 2 KiB,
 const CHUNK_LOG2_MIN: u8 = 11;
 /// to 512 KiB.
 const CHUNK_LOG2_MAX: u8 = 19;
-/// Of fine ones a file has about this many at most.
-const FINE_WANTED: u64 = 1 << 17;
 /// None is shorter than a quarter of that, but for the last one, and none is longer than four times as much.
 const SPREAD_LOG2: u8 = 2;
 /// More than this many chunks are not compared.
@@ -54,7 +54,8 @@ const fn len_min(log2: u8) -> usize {
 pub(super) enum Grain {
     /// As every end that knows chunks reads them.
     Coarse,
-    /// As a third of the square root of the file's length, or up to twice as long, so that neither hashes nor what is sent again around a change are most of it.
+    /// A third of the square root of the file's length, or up to twice as long, so that neither hashes nor what is sent again around a
+    /// change are most of it.
     Fine,
 }
 

@@ -30,6 +30,9 @@ pub(super) struct Stretch {
     pub(super) bytes: u64,
 }
 
+/// What to say if it is needed and was not kept.
+const NOT_KEPT: &str = "the disk has no room to keep aside what had come of it: send it again";
+
 /// A place in what may be copied from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
@@ -43,9 +46,18 @@ pub(super) struct Spot {
 /// What the part had where it has been written to. It has no name, so that nothing is left of it.
 #[derive(Debug)]
 pub(super) struct Spill {
-    file: File,
+    /// None if there was no room.
+    file: Option<File>,
     /// All is in it from here on, as far as the new file has come.
     begin: u64,
+}
+
+#[cfg(test)]
+impl Spill {
+    /// As if there were no room.
+    pub(super) fn lose(&mut self) {
+        self.file = None;
+    }
 }
 
 impl Writing {
@@ -85,7 +97,7 @@ impl Writing {
         let from = match (self.origin(spot), &self.spill) {
             (Some(Origin::Named), _) => self.named.as_ref(),
             (Some(Origin::Part), Some(spill)) if (spill.begin..self.at).contains(&spot.offset) => {
-                Some(&spill.file)
+                Some(spill.file.as_ref().ok_or_else(|| io::Error::other(NOT_KEPT))?)
             }
             (Some(Origin::Blocks | Origin::Part), _) => self.part.as_ref().map(|part| &part.file),
             (Some(Origin::Other(base)), _) => base.file(),
@@ -119,7 +131,13 @@ impl Writing {
         self.part(site)?;
         self.keep_aside(bytes, site)?;
         let (part, at) = self.part(site)?;
-        part.file.write_all_at(bytes, at)?;
+        if let Err(error) = part.file.write_all_at(bytes, at) {
+            // What was kept aside may have taken the room.
+            let kept = self.spill.as_mut().and_then(|spill| spill.file.take());
+            drop(kept.ok_or(error)?);
+            self.part(site)?.0.file.write_all_at(bytes, at)?;
+        }
+        let (part, _) = self.part(site)?;
         early.wrote(&part.file, bytes.len());
         Ok(())
     }
@@ -137,10 +155,14 @@ impl Writing {
             if old == bytes[..len] {
                 return Ok(());
             }
-            let file = site.tree.make_nameless(&self.path)?;
+            let file = site.tree.make_nameless(&self.path).ok();
             self.spill = Some(Spill { file, begin: self.at });
         }
-        let spill = self.spill.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        spill.file.write_all_at(&old, self.at)
+        let spill = self.spill.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        // Most transfers need nothing of it.
+        if spill.file.as_ref().is_some_and(|file| file.write_all_at(&old, self.at).is_err()) {
+            spill.file = None;
+        }
+        Ok(())
     }
 }

@@ -405,6 +405,33 @@ fn a_part_is_copied_from_although_it_is_written_to() {
     }
 }
 
+/// Without room to keep aside what a part had it is needed all the same only if the source has changed, which is said; the part stays.
+#[test]
+fn a_part_is_gone_on_with_where_there_is_no_room_for_two() {
+    let to = Directory::new("no-room");
+    let (part, old) = (random(9, 400_000), random(11, 100_000));
+    for (needs_it, rows) in [(true, random(10, 50_000)), (false, part[..40_000].to_vec())] {
+        fs::write(to.0.join("tree"), &old).unwrap();
+        fs::write(to.0.join(".tree.dwell-part"), &part).unwrap();
+        let (mut sink, _) = answers(&to, true);
+        let take = |sink: &mut Sink, bytes: &[u8]| sink.take(bytes, &mut |_| true);
+        let mut bytes = Vec::new();
+        // Bytes that differ, and those that the part had behind them.
+        put_data(&mut bytes, &rows);
+        put_data(&mut bytes, b"differs");
+        take(&mut sink, &bytes).unwrap();
+        sink.writing.as_mut().unwrap().spill.as_mut().unwrap().lose();
+        let mut copy = Vec::new();
+        let at = if needs_it { 0 } else { 40_007 };
+        from(at, 1000).put(&mut copy);
+        let taken = take(&mut sink, &copy);
+        assert_eq!(taken.is_err(), needs_it, "{taken:?}");
+        assert!(taken.err().is_none_or(|error| error.to_string().contains("has no room")));
+        assert!(sink.give_up().is_some());
+        assert_eq!(to.names(), [".tree.dwell-part", "tree"]);
+    }
+}
+
 #[test]
 fn copies_from_a_part_and_a_file_have_their_ends() {
     let to = Directory::new("both-ends");
