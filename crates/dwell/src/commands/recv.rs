@@ -160,7 +160,9 @@ impl Recv {
             Ok(Some(summary)) => Ok(summary),
             Err(broken) => Err(broken),
         };
-        shown.ended(None, &result);
+        if !self.keep {
+            shown.ended(None, &result);
+        }
         match result {
             Ok(summary) if summary.left_out == 0 => Ok(ExitCode::SUCCESS),
             Ok(_) => Ok(ExitCode::from(LEFT_OUT)),

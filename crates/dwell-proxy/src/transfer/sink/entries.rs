@@ -285,13 +285,16 @@ impl Sink {
             return Ok((Vec::new(), vec![Have::Stays]));
         }
         let is_file = stat.is_some_and(|stat| kind(&stat) == FileType::RegularFile);
-        if let (Some(stat), Some(meta), true) = (stat, ask.meta, ask.is_quick && is_file) {
-            let mtime = (stat.st_mtime, i64::from(meta.mtime_ns));
-            let is_same = (meta.mtime_s, stat.st_mtime_nsec as i64) == mtime
-                && u64::try_from(stat.st_size) == Ok(wanted);
-            if is_same {
-                return Ok((Vec::new(), vec![Have::Same]));
+        let has_same_time = match (stat.filter(|_| is_file), ask.meta) {
+            (Some(stat), Some(meta)) => {
+                let mtime = (stat.st_mtime, i64::from(meta.mtime_ns));
+                (meta.mtime_s, stat.st_mtime_nsec as i64) == mtime
+                    && u64::try_from(stat.st_size) == Ok(wanted)
             }
+            _ => false,
+        };
+        if ask.is_quick && has_same_time {
+            return Ok((Vec::new(), vec![Have::Same]));
         }
         let part = site.tree.find_part(path).map(|part| part.file);
         let named = if is_file { Some(site.tree.open_file(path)?) } else { None };
@@ -299,8 +302,9 @@ impl Sink {
         files.extend(part.map(|file| (Origin::Part, file)));
         files.extend(named.map(|file| (Origin::Named, file)));
         let others = match self.grain {
-            Some(_) => self.find_bases(path, ask, &files),
-            None => Vec::new(),
+            // One that is the same needs none.
+            Some(_) if !has_same_time => self.find_bases(path, ask, &files),
+            _ => Vec::new(),
         };
         let (mut stretches, answers) = match (self.grain, files.len()) {
             (Some(grain), len) if len > 1 || !others.is_empty() => {
