@@ -72,7 +72,7 @@ pub(crate) struct Recv {
     #[arg(short, long, conflicts_with = "overwrite")]
     no_clobber: bool,
     /// Copy what is the same from this file, or from the likeliest one in this directory; up to eight times
-    #[arg(short, long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH")]
     basis: Vec<PathBuf>,
     /// Make symbolic links that lead out of what comes, too
     #[arg(long)]
