@@ -441,7 +441,7 @@ impl Carrier {
         }
     }
 
-    fn tcp(&self) -> &TcpStream {
+    pub(crate) fn tcp(&self) -> &TcpStream {
         match &self.io {
             Io::Plain(tcp) => tcp,
             Io::Tls(tls) => tls.get_ref().0.tcp(),

@@ -118,13 +118,15 @@ impl Hello {
     pub const CONTEXTS: u8 = 8;
     /// That of an end that understands what there is of a file as chunks that end where the content says so.
     pub const CHUNKS: u8 = 16;
+    /// That of an end that understands shorter ones, too.
+    pub const FINE_CHUNKS: u8 = 32;
 
     /// Of this build.
     pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
         let codecs = dwell_codec::supported_bitmap();
         let features = match purpose {
             Purpose::Streams => Self::OPENING | Self::CONTEXTS,
-            Purpose::File => Self::OPENING | Self::HEADS | Self::CHUNKS,
+            Purpose::File => Self::OPENING | Self::HEADS | Self::CHUNKS | Self::FINE_CHUNKS,
         };
         Self {
             versions: (purpose.version(), purpose.version()),

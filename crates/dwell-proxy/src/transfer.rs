@@ -6,6 +6,7 @@
 //! that broke off is gone on with. Each file gets its name when it is complete and its BLAKE3 is that of what was
 //! read; a tree gets its name when all of it is there. Then the receiver says so, and only then the sender is content.
 
+mod bases;
 mod blocks;
 mod chunks;
 mod code;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+pub use bases::BASES_MAX;
 pub use blocks::Have;
 pub use chunks::Chunk;
 pub use code::{Code, CodeError};
@@ -98,6 +100,8 @@ pub struct Summary {
     pub left_out_there: u64,
     /// Files that stayed as they were at the receiver, as it was asked to keep what it has.
     pub kept: u64,
+    /// At the receiver, the bytes that were copied from its bases.
+    pub basis_bytes: u64,
 }
 
 /// A transfer that failed.

@@ -9,10 +9,14 @@ use std::io::{self, Read};
 use super::blocks::{BlockHash, HASH_BYTES, HASHED_MIN, HASHES_MAX, Have, hash};
 use super::repeats::{GEAR, HASHED_LEN};
 
-/// Chunks grow with the file, so that it has about this many at most,
+/// Coarse chunks grow with the file, so that it has about this many at most,
 const CHUNKS_WANTED: u64 = 8192;
-/// from 8 KiB, as a binary logarithm, which is what lies between two ends that could be,
-const CHUNK_LOG2_MIN: u8 = 13;
+/// and fine ones with its square root, to about this many,
+const FINE_WANTED: u64 = 1 << 17;
+/// coarse ones from 8 KiB, as a binary logarithm, which is what lies between two ends that could be,
+const COARSE_LOG2_MIN: u8 = 13;
+/// and fine ones from 2 KiB,
+const CHUNK_LOG2_MIN: u8 = 11;
 /// to 512 KiB.
 const CHUNK_LOG2_MAX: u8 = 19;
 /// None is shorter than a quarter of that, but for the last one, and none is longer than four times as much.
@@ -45,10 +49,26 @@ const fn len_min(log2: u8) -> usize {
     1 << (log2 - SPREAD_LOG2)
 }
 
-/// The binary logarithm of the usual length of the chunks of a file of so many bytes.
-fn log2(bytes: u64) -> u8 {
-    let wanted = bytes.div_ceil(CHUNKS_WANTED).max(1).next_power_of_two().trailing_zeros();
-    (wanted as u8).clamp(CHUNK_LOG2_MIN, CHUNK_LOG2_MAX)
+/// How long chunks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grain {
+    /// As every end that knows chunks reads them.
+    Coarse,
+    /// A third of the square root of the file's length, or up to twice as long, so that neither hashes nor what is sent again around a
+    /// change are most of it.
+    Fine,
+}
+
+impl Grain {
+    /// The binary logarithm of the usual length of the chunks of a file of so many bytes.
+    fn log2(self, bytes: u64) -> u8 {
+        let (wanted, min) = match self {
+            Self::Coarse => (bytes.div_ceil(CHUNKS_WANTED), COARSE_LOG2_MIN),
+            Self::Fine => ((bytes.isqrt() / 3).max(bytes.div_ceil(FINE_WANTED)), CHUNK_LOG2_MIN),
+        };
+        let wanted = wanted.max(1).next_power_of_two().trailing_zeros();
+        (wanted as u8).clamp(min, CHUNK_LOG2_MAX)
+    }
 }
 
 /// How many bytes of a file are compared with one of `wanted` bytes; none if that is left to aligned blocks. At most twice its length:
@@ -58,15 +78,22 @@ pub(super) fn compared(there: u64, wanted: u64) -> Option<u64> {
     (bytes <= FILE_BYTES_MAX).then_some(bytes)
 }
 
+/// How many bytes of several files together are compared with one of `wanted` bytes.
+pub(super) fn compared_together(wanted: u64) -> u64 {
+    wanted.saturating_mul(4).min(FILE_BYTES_MAX)
+}
+
 /// The most hashes that may come in answer to a question about a file of so many bytes.
 pub(super) fn hashes_max(wanted: u64) -> u64 {
-    let bytes = wanted.saturating_mul(2);
+    let bytes = compared_together(wanted);
     // A shorter file may have more of them than a longer one.
-    let most = CHUNKS_WANTED << SPREAD_LOG2;
-    let short = (bytes >> (CHUNK_LOG2_MIN - SPREAD_LOG2)).min(most);
+    let most = |number: u64| number << SPREAD_LOG2;
+    let coarse = (bytes >> (COARSE_LOG2_MIN - SPREAD_LOG2)).min(most(CHUNKS_WANTED));
+    let by_root = most(3 * bytes.isqrt() + 9).min(most(FINE_WANTED));
+    let fine = (bytes >> (CHUNK_LOG2_MIN - SPREAD_LOG2)).min(by_root);
     let long = (bytes >> (CHUNK_LOG2_MAX - SPREAD_LOG2)).min(CHUNKS_MAX as u64);
     let aligned = wanted >> super::blocks::log2(wanted);
-    short.max(long).max(aligned)
+    coarse.max(fine).max(long).max(aligned)
 }
 
 /// Appends the body of an answer.
@@ -183,19 +210,48 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
+    /// None yet, of what has so many bytes in all.
+    pub(super) fn new(grain: Grain, bytes: u64) -> Self {
+        Self { log2: grain.log2(bytes), list: Vec::new() }
+    }
+
     /// Those of the first so many bytes of what can be read.
-    pub(super) fn read(from: &mut impl Read, bytes: u64) -> io::Result<Self> {
-        let log2 = log2(bytes);
-        let mut cutter = Cutter::new(from.take(bytes), log2);
-        let mut list = Vec::new();
-        while list.len() < CHUNKS_MAX {
+    pub(super) fn read(grain: Grain, from: &mut impl Read, bytes: u64) -> io::Result<Self> {
+        let mut chunks = Self::new(grain, bytes);
+        chunks.add(from, bytes)?;
+        Ok(chunks)
+    }
+
+    /// Appends those of the first so many bytes of another file, as far as there is room for them.
+    fn add(&mut self, from: &mut impl Read, bytes: u64) -> io::Result<()> {
+        let mut cutter = Cutter::new(from.take(bytes), self.log2);
+        while self.list.len() < CHUNKS_MAX {
             let chunk = cutter.chunk()?;
             if chunk.is_empty() {
                 break;
             }
-            list.push(Chunk { bytes: chunk.len() as u32, hash: hash(chunk) });
+            self.list.push(Chunk { bytes: chunk.len() as u32, hash: hash(chunk) });
         }
-        Ok(Self { log2, list })
+        Ok(())
+    }
+
+    /// Appends those of another file, but for a last one that says too much (`is_cut` as for [`without_end`](Self::without_end)); how
+    /// many bytes they have.
+    pub(super) fn append(
+        &mut self,
+        from: &mut impl Read,
+        bytes: u64,
+        is_cut: bool,
+    ) -> io::Result<u64> {
+        let first = self.list.len();
+        if let Err(error) = self.add(from, bytes) {
+            self.list.truncate(first);
+            return Err(error);
+        }
+        if self.list.len() > first {
+            self.leave_out_end(is_cut);
+        }
+        Ok(self.list[first..].iter().map(|chunk| u64::from(chunk.bytes)).sum())
     }
 
     /// The length of all of them.
@@ -211,8 +267,12 @@ impl Chunks {
 
     /// Leaves out a last chunk that says too much, as [`Blocks::without_end`](super::blocks::Blocks::without_end) does.
     pub(super) fn without_end(mut self, is_cut: bool) -> Self {
-        self.list.pop_if(|last| is_cut || u64::from(last.bytes) < HASHED_MIN);
+        self.leave_out_end(is_cut);
         self
+    }
+
+    fn leave_out_end(&mut self, is_cut: bool) {
+        self.list.pop_if(|last| is_cut || u64::from(last.bytes) < HASHED_MIN);
     }
 
     /// The answers that say so, one at least.

@@ -43,6 +43,12 @@ impl EntryPath {
         &self.0[..end]
     }
 
+    /// The path below its first directory; none at the top.
+    pub(super) fn without_first(&self) -> Option<Self> {
+        let end = self.0.iter().position(|&byte| byte == b'/')?;
+        Some(Self(self.0[end + 1..].to_vec()))
+    }
+
     /// Its own name.
     pub(super) fn name(&self) -> &OsStr {
         let begin = self.0.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
@@ -124,6 +130,8 @@ mod tests {
         assert_eq!(deep.parents().collect::<Vec<_>>(), ["a", "b c"]);
         assert_eq!((deep.parent(), deep.name()), (&b"a/b c"[..], OsStr::new("...")));
         assert_eq!((path("a").parent(), path("a").name()), (&b""[..], OsStr::new("a")));
+        assert_eq!(deep.without_first(), Some(path("b c/...")));
+        assert_eq!(path("a").without_first(), None);
         assert!(EntryPath::new(b"\xff\xfe").is_some());
     }
 

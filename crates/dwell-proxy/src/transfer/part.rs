@@ -197,6 +197,12 @@ fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
     has_no_others(directory.as_fd(), b".")
 }
 
+/// Lets the next receiver have a part at once, also one in this process: a thread that syncs may still have the file open.
+pub(super) fn unlock(part: &PartFile) {
+    // A file system without locks.
+    let _ = flock(part.file.as_fd(), FlockOperation::Unlock);
+}
+
 /// Returns true if there is nothing in a staging directory but that of the parts.
 pub(super) fn has_only_parts(directory: BorrowedFd<'_>) -> io::Result<bool> {
     has_no_others(directory, PARTS.as_bytes())

@@ -2,18 +2,22 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use dwell_stream::{BLOCK_LEN_MAX, Decompressors, Limits, Receiver};
+use socket2::SockRef;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 
+use super::bases::{self, Bases};
 use super::blocks::Have;
+use super::chunks::Grain;
 use super::count::Count;
 use super::place::{Existing, Offer, Place};
 use super::repeats::{WINDOW_LOG2_MIN, window_log2};
@@ -40,6 +44,9 @@ pub struct Receive {
     pub place: Place,
     /// What becomes of what is there.
     pub existing: Existing,
+    /// Files, and directories with files, that what comes may be copied from: [`BASES_MAX`](super::BASES_MAX) at most. Who sends learns
+    /// what chunks they have.
+    pub bases: Vec<PathBuf>,
     /// True if symbolic links are made that lead out of what comes.
     pub allows_links_outside: bool,
     /// The memory for what repeats at a long distance, in bytes.
@@ -71,7 +78,7 @@ pub enum Event<'a> {
     /// A sender offers something.
     Begun(SocketAddr, &'a Offer),
     /// So far a transfer is.
-    Progress(&'a Progress),
+    Progress(SocketAddr, &'a Progress),
     /// A transfer has ended, and the receiver stays.
     Ended(SocketAddr, &'a Result<Summary, Broken>),
 }
@@ -84,6 +91,8 @@ const TRANSFERS_MAX: usize = 16;
 const ANSWERS_MAX: usize = 16;
 /// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(20);
+/// A sender takes in at once what is said to it: one that acknowledges nothing for so long is gone.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(120);
 /// The longest that is waited for a thread that writes to come to its end.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Whoever is refused has this long to read why.
@@ -104,6 +113,7 @@ async fn serve(
     job: Receive,
     mut on_event: impl FnMut(Event<'_>),
 ) -> Result<Option<Summary>, Broken> {
+    bases::check(&job.bases)?;
     let tls = security::server(&job.security, Purpose::File).map_err(TransferError::from)?;
     let bound = crate::listen::bind_listen(job.listen).map_err(TransferError::from)?;
     let listener =
@@ -165,13 +175,13 @@ fn panicked(error: &JoinError) -> Broken {
 /// What a transfer has to report.
 enum Note {
     Begun(SocketAddr, Offer),
-    Progress(Progress),
+    Progress(SocketAddr, Progress),
 }
 
 fn show(note: &Note, on_event: &mut impl FnMut(Event<'_>)) {
     match note {
         Note::Begun(from, offer) => on_event(Event::Begun(*from, offer)),
-        Note::Progress(progress) => on_event(Event::Progress(progress)),
+        Note::Progress(from, progress) => on_event(Event::Progress(*from, progress)),
     }
 }
 
@@ -255,6 +265,7 @@ async fn transfer(
     mut stopped: watch::Receiver<bool>,
     notes: mpsc::Sender<Note>,
 ) -> Result<Summary, Broken> {
+    notice_silence(&carrier);
     let mut writer = None;
     let result = tokio::select! {
         biased;
@@ -269,6 +280,24 @@ async fn transfer(
     match writer.give_up().await {
         GaveUp::Complete(summary) => Ok(*summary),
         GaveUp::Left(kept) => Err(Broken { error, kept }),
+    }
+}
+
+/// The chunks that a sender with these features understands.
+const fn grain(features: u8) -> Option<Grain> {
+    match (features & Hello::CHUNKS != 0, features & Hello::FINE_CHUNKS != 0) {
+        (true, true) => Some(Grain::Fine),
+        (true, false) => Some(Grain::Coarse),
+        (false, _) => None,
+    }
+}
+
+/// Has the kernel notice that the other machine is gone. As long as something is on its way there, it sends no probes, but that once more, for
+/// a quarter of an hour.
+fn notice_silence(carrier: &Carrier) {
+    let socket = SockRef::from(carrier.tcp());
+    if let Err(error) = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX)) {
+        tracing::debug!("what is not acknowledged can't be limited: {error}");
     }
 }
 
@@ -298,6 +327,12 @@ async fn receive_files(
     };
     let (context, context_bytes) = context_of_receiver(job.held_bytes());
     let held = job.held_bytes().saturating_sub(context_bytes);
+    let grain = grain(carrier.theirs.features);
+    sink.cut_chunks(grain);
+    let asks = asks || (grain.is_some() && !offer.is_eager && !job.bases.is_empty());
+    if asks {
+        sink.compare_with(Bases::new(&job.bases));
+    }
     let window_log2 = match (offer.is_eager, has_head) {
         (true, _) => WINDOW_LOG2_MIN,
         // The head counts on so much.
@@ -306,12 +341,12 @@ async fn receive_files(
     };
     let window_log2 = window_log2.min(offer.window_log2);
     sink.hold(window_log2);
-    sink.cut_chunks(carrier.theirs.features & Hello::CHUNKS != 0);
     let writer = place.insert(Writer::start(sink, count).map_err(RunError::from)?);
     carrier.say(&Message::Accept { asks, window_log2 }).await?;
+    let from = carrier.peer;
     let progress = |progress: &Progress| {
         // Another one follows.
-        let _ = notes.try_send(Note::Progress(*progress));
+        let _ = notes.try_send(Note::Progress(from, *progress));
     };
     let mut meter = Meter::new(offer.bytes, progress);
     let head = has_head.then_some(asks);
@@ -583,6 +618,7 @@ impl Writer {
             remarks: received.remarks,
             left_out_there: 0,
             kept: received.kept,
+            basis_bytes: received.basis_bytes,
         }
     }
 

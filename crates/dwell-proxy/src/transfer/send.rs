@@ -274,6 +274,7 @@ async fn transfer(
         remarks: sent.remarks,
         left_out_there,
         kept,
+        basis_bytes: 0,
     })
 }
 

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::bases::Bases;
 use super::blocks::Have;
+use super::chunks::Grain;
 use super::count::Count;
 use super::early::Early;
 use super::entry::{EntryPath, Meta};
@@ -18,6 +20,7 @@ use super::part::{PARTS, PartFile, is_part_name};
 use super::place::{Existing, Offer, Place, Site};
 use super::record::{Item, Record, RecordError, Records};
 use super::repeats::Ring;
+use stretches::Stretch;
 use writing::Writing;
 
 /// No more of what has come is named at the end.
@@ -68,6 +71,8 @@ pub(super) struct Received {
     pub(super) remarks: Vec<String>,
     /// BLAKE3 of a single file.
     pub(super) blake3: Option<[u8; 32]>,
+    /// The bytes that were copied from bases.
+    pub(super) basis_bytes: u64,
     /// What it is called here, and where it is, once it is there.
     pub(super) name: String,
 }
@@ -95,8 +100,8 @@ pub(super) struct Sink {
     records: Records,
     target: Target,
     policy: Policy,
-    /// The sender understands chunks.
-    knows_chunks: bool,
+    /// The chunks that the sender understands, if any.
+    grain: Option<Grain>,
     is_tree: bool,
     roots: Vec<EntryPath>,
     root_names: HashSet<Vec<u8>>,
@@ -130,6 +135,8 @@ pub(super) struct Sink {
     early: Early,
     /// The last bytes of what came; none if the sender does not refer to them.
     ring: Option<Ring>,
+    /// What may be copied from besides what has the name.
+    bases: Bases,
 }
 
 /// Device and inode.
@@ -141,14 +148,12 @@ enum Target {
     Site(Box<Site>),
 }
 
-/// What a file that comes may be copied from.
-#[derive(Debug, PartialEq, Eq)]
-enum Basis {
-    Nothing(EntryPath),
-    /// Its own part.
-    Part(EntryPath),
-    /// What has its name.
-    Named(EntryPath),
+/// What a file that comes may be copied from, as was answered.
+#[derive(Debug)]
+struct Basis {
+    path: EntryPath,
+    /// None if there is nothing.
+    stretches: Vec<Stretch>,
 }
 
 #[derive(Debug)]
@@ -188,7 +193,7 @@ impl Sink {
             records: Records::default(),
             target,
             policy,
-            knows_chunks: false,
+            grain: None,
             is_tree: offer.is_tree,
             roots: Vec::new(),
             root_names: HashSet::new(),
@@ -209,6 +214,7 @@ impl Sink {
             count,
             early: Early::default(),
             ring: None,
+            bases: Bases::default(),
         };
         Ok((sink, asks))
     }
@@ -219,8 +225,13 @@ impl Sink {
     }
 
     /// Says what is there by chunks that end where the content says so, to a sender that understands them.
-    pub(super) fn cut_chunks(&mut self, knows_chunks: bool) {
-        self.knows_chunks = knows_chunks;
+    pub(super) fn cut_chunks(&mut self, grain: Option<Grain>) {
+        self.grain = grain;
+    }
+
+    /// Has other files compared with those that come, if the sender understands chunks.
+    pub(super) fn compare_with(&mut self, bases: Bases) {
+        self.bases = bases;
     }
 
     /// Where it goes, for messages.
@@ -305,7 +316,7 @@ impl Sink {
             Record::CopyFrom { offset, bytes } => self.copy(Some(offset), bytes),
             Record::Repeat { distance, bytes } => self.repeat(distance, bytes),
             Record::End(bytes, blake3) => self.end(bytes, &blake3),
-            Record::Skip => self.asked.pop_front().map(|_| ()).ok_or(SinkError::Order),
+            Record::Skip => self.next_asked().map(|_| ()).ok_or(SinkError::Order),
             Record::Ask(_) => Err(SinkError::Order),
         }
     }
@@ -377,6 +388,7 @@ fn cant_write(site: &Site, path: &EntryPath, error: io::Error) -> SinkError {
 mod entries;
 mod finish;
 mod remove;
+mod stretches;
 #[cfg(test)]
 mod tests;
 mod writing;

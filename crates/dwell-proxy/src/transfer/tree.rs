@@ -134,6 +134,14 @@ impl Tree {
         self.open_directory(self.opened_parent(path), path.name())
     }
 
+    /// Opens a directory below the base, or the base itself.
+    pub(super) fn opened(&mut self, path: Option<&EntryPath>) -> io::Result<OwnedFd> {
+        match path {
+            Some(path) => self.directory(path),
+            None => Ok(openat(&self.base, ".", DIRECTORY, Mode::empty())?),
+        }
+    }
+
     /// Puts a mark into a directory, by which the next receiver knows that it is not complete.
     pub(super) fn mark_directory(&mut self, path: &EntryPath) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -185,6 +193,22 @@ impl Tree {
     pub(super) fn find_part(&mut self, path: &EntryPath) -> Option<PartFile> {
         let (directory, name) = self.place_of_part(path).ok()?;
         part::find_file(directory, &name)
+    }
+
+    /// Makes a file without a name, on the file system of the part of an entry.
+    pub(super) fn make_nameless(&mut self, path: &EntryPath) -> io::Result<File> {
+        let (directory, name) = self.place_of_part(path)?;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        if let Ok(fd) = openat(directory, ".", flags, mode) {
+            return Ok(fd.into());
+        }
+        // Not all file systems can; it loses its name at once then.
+        let made = part::new_name(&name)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = openat(directory, &made, flags, mode)?;
+        unlinkat(directory, &made, AtFlags::empty())?;
+        Ok(fd.into())
     }
 
     /// Gives a part its name.

@@ -10,15 +10,15 @@ use anyhow::{Context as _, ensure};
 use dwell_base::ByteSize;
 use dwell_proxy::security::Security;
 use dwell_proxy::transfer::{
-    Broken, Code, Event, Existing, FILE_PORT, Kept, Offer, OneTimeKey, Place, Receive, Summary,
-    TransferError, receive,
+    BASES_MAX, Broken, Code, Event, Existing, FILE_PORT, OneTimeKey, Place, Receive, TransferError,
+    receive,
 };
 use dwell_relay::io::address::reachable_addresses;
-use dwell_report::human;
 
 use super::proxy::{Protection, duration};
-use super::transfer::{INTERRUPTED, LEFT_OUT, Meter, done, prepare, printable, show_left_out};
+use super::transfer::{INTERRUPTED, LEFT_OUT, prepare, printable};
 use dwell_cli::terminal;
+use events::Shown;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -27,6 +27,7 @@ Examples:
   dwell recv /srv/in                into this directory, if it is one
   dwell recv --keep /srv/in         one transfer after the other, with the same code
   dwell recv --overwrite            replace files that differ
+  dwell recv --basis /srv/dumps     copy from yesterday's dump there what is the same in today's
   dwell recv - | tar x              to a pipe
   dwell recv --psk transfer.psk --listen 7000 backup.img
 
@@ -39,6 +40,10 @@ all.
 
 Nothing is replaced that is there, unless --overwrite says so. With it, or with --no-clobber, a
 directory is received file by file into the one that is there.
+
+With --basis PATH what is like a file there is copied and not sent: like the file PATH, or the one
+in the directory PATH that is likeliest to be like it, by its path, name, length and time. Who
+sends learns which chunks of these files are the same as its own.
 
 Exit codes:
   0    all of it is there, and it is what was sent; with --keep, it was ended while nothing came
@@ -66,6 +71,9 @@ pub(crate) struct Recv {
     /// Leave files that are there as they are, and receive the others
     #[arg(short, long, conflicts_with = "overwrite")]
     no_clobber: bool,
+    /// Copy what is the same from this file, or from the likeliest one in this directory; up to eight times
+    #[arg(long, value_name = "PATH")]
+    basis: Vec<PathBuf>,
     /// Make symbolic links that lead out of what comes, too
     #[arg(long)]
     links_outside: bool,
@@ -80,6 +88,9 @@ pub(crate) struct Recv {
     /// Print nothing but the command to type there, and errors
     #[arg(short, long)]
     quiet: bool,
+    /// Print a line of JSON on standard output when a transfer begins and when it ends, and not what is said of it otherwise
+    #[arg(long)]
+    json: bool,
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
@@ -108,8 +119,13 @@ impl Recv {
         let listen = self.listen.unwrap_or_else(|| everywhere(FILE_PORT));
         let place = self.place()?;
         self.check_memory()?;
+        self.check_bases(&place)?;
+        ensure!(
+            !self.json || !matches!(place, Place::Stdout),
+            "--json writes to standard output, where the file is to go: name a file"
+        );
         let (security, access) = self.security(listen)?;
-        let mut meter = Meter::new(self.quiet || self.keep);
+        let mut shown = Shown::new(self.quiet, self.json, self.keep);
         let quiet = self.quiet;
         let existing = match (self.overwrite, self.no_clobber) {
             (true, _) => Existing::Replace,
@@ -121,6 +137,7 @@ impl Recv {
             security,
             place,
             existing,
+            bases: self.basis.clone(),
             allows_links_outside: self.links_outside,
             memory_bytes_max: self.memory_max.0,
             handshake: self.handshake_time,
@@ -134,32 +151,41 @@ impl Recv {
                     terminal::note(&note);
                 }
             }
-            Event::Begun(from, offer) if !quiet => terminal::note(&offered(from, offer)),
-            Event::Begun(..) => {}
-            Event::Progress(progress) => meter.show(progress),
-            Event::Ended(from, result) => show_ended(from, result, quiet),
+            Event::Begun(from, offer) => shown.begun(from, offer),
+            Event::Progress(from, progress) => shown.progress(from, progress),
+            Event::Ended(from, result) => shown.ended(Some(from), result),
         });
-        meter.clear();
-        match received {
-            Ok(None) => Ok(ExitCode::SUCCESS),
-            Ok(Some(summary)) => {
-                if !self.quiet {
-                    terminal::note(&received_all(&summary));
-                }
-                show_left_out(&summary);
-                Ok(if summary.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
-            }
-            Err(broken) => {
-                if let Some(kept) = &broken.kept {
-                    terminal::note(&shown_kept(kept));
-                }
-                match broken.error {
-                    TransferError::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
-                    // It may have a path of the sender's in it.
-                    error => Err(anyhow::Error::msg(printable(&error.to_string()))),
-                }
-            }
+        let result = match received {
+            Ok(None) => return Ok(ExitCode::SUCCESS),
+            Ok(Some(summary)) => Ok(summary),
+            Err(broken) => Err(broken),
+        };
+        if !self.keep {
+            shown.ended(None, &result);
         }
+        match result {
+            Ok(summary) if summary.left_out == 0 => Ok(ExitCode::SUCCESS),
+            Ok(_) => Ok(ExitCode::from(LEFT_OUT)),
+            Err(Broken { error: TransferError::Interrupted, .. }) => {
+                Ok(ExitCode::from(INTERRUPTED))
+            }
+            // It may have a path of the sender's in it.
+            Err(Broken { error, .. }) => Err(anyhow::Error::msg(printable(&error.to_string()))),
+        }
+    }
+
+    /// Fails if there are bases where nothing can be copied, or too many.
+    fn check_bases(&self, place: &Place) -> anyhow::Result<()> {
+        let fits = self.basis.len() <= BASES_MAX;
+        ensure!(
+            fits,
+            "--basis can be given {BASES_MAX} times: name a directory that has all of them"
+        );
+        ensure!(
+            self.basis.is_empty() || !matches!(place, Place::Stdout),
+            "--basis is for files, and standard output is none: name a file"
+        );
+        Ok(())
     }
 
     /// Fails if the memory is less than every sender counts on.
@@ -294,50 +320,7 @@ fn towards_the_world(from: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-fn offered(from: SocketAddr, offer: &Offer) -> String {
-    let from = from.ip().to_canonical();
-    let name = if offer.name.is_empty() { "a pipe".to_owned() } else { printable(&offer.name) };
-    let files = match offer.files {
-        files if offer.is_tree => format!(", {}", human::counted(files, "file")),
-        _ => String::new(),
-    };
-    match offer.bytes {
-        Some(bytes) => format!("{name}{files}, {}, from {from}", human::bytes(bytes)),
-        None => format!("{name} from {from}"),
-    }
-}
-
-fn received_all(summary: &Summary) -> String {
-    format!("received {}: {}", printable(&summary.name), done(summary))
-}
-
-fn shown_kept(kept: &Kept) -> String {
-    let path = printable(&kept.path.display().to_string());
-    format!(
-        "what has come stays in {path} ({}), and the next transfer of the same to here goes on with it",
-        human::bytes(kept.bytes)
-    )
-}
-
-/// The end of a transfer to a receiver that stays.
-fn show_ended(from: SocketAddr, result: &Result<Summary, Broken>, quiet: bool) {
-    match result {
-        Ok(summary) => {
-            if !quiet {
-                terminal::note(&received_all(summary));
-            }
-            show_left_out(summary);
-        }
-        Err(broken) => {
-            let from = from.ip().to_canonical();
-            let why = printable(&broken.to_string());
-            terminal::complain("dwell", &format!("a transfer from {from} failed: {why}"));
-            if let Some(kept) = &broken.kept {
-                terminal::note(&shown_kept(kept));
-            }
-        }
-    }
-}
+mod events;
 
 #[cfg(test)]
 mod tests {
@@ -384,27 +367,5 @@ mod tests {
     fn only_addresses_that_lead_here_are_named() {
         assert!(hosts(Ipv4Addr::UNSPECIFIED.into()).iter().all(IpAddr::is_ipv4));
         assert!(hosts(Ipv6Addr::UNSPECIFIED.into()).iter().all(|host| !host.is_loopback()));
-    }
-
-    #[test]
-    fn offers_are_harmless_on_a_terminal() {
-        let from = "[::ffff:192.0.2.7]:1".parse().unwrap();
-        let offer = |name: &str, bytes, is_tree| {
-            offered(
-                from,
-                &Offer {
-                    name: name.to_owned(),
-                    bytes,
-                    files: 2,
-                    others: 1,
-                    is_tree,
-                    is_eager: true,
-                    window_log2: 0,
-                },
-            )
-        };
-        assert_eq!(offer("a\u{202e}b", None, false), "a?b from 192.0.2.7");
-        assert_eq!(offer("", Some(5), false), "a pipe, 5 B, from 192.0.2.7");
-        assert_eq!(offer("a", Some(5), true), "a, 2 files, 5 B, from 192.0.2.7");
     }
 }

@@ -41,12 +41,19 @@ impl Meter {
     }
 
     pub(super) fn show(&mut self, progress: &Progress) {
+        self.show_all(progress, 1);
+    }
+
+    /// Shows how far several transfers are together.
+    pub(super) fn show_all(&mut self, progress: &Progress, transfers: usize) {
         if !self.shows || progress.elapsed < QUIET {
             return;
         }
         self.shown = true;
+        let several =
+            if transfers > 1 { format!("{transfers} transfers: ") } else { String::new() };
         // If nobody sees it, nothing is lost.
-        let _ = write!(io::stderr().lock(), "\r{}\x1b[K", line(progress));
+        let _ = write!(io::stderr().lock(), "\r{several}{}\x1b[K", line(progress));
     }
 
     pub(super) fn clear(&mut self) {
@@ -77,6 +84,13 @@ fn line(progress: &Progress) -> String {
 pub(super) fn done(summary: &Summary) -> String {
     let progress = &summary.progress;
     let elapsed = duration_ns(progress.elapsed);
+    let there = match summary.basis_bytes {
+        0 => there(progress),
+        bytes => {
+            let (reused, bytes) = (human::bytes(progress.reused_bytes), human::bytes(bytes));
+            format!(" ({reused} of it were there, {bytes} in a basis)")
+        }
+    };
     let hash: String = match summary.blake3 {
         Some(hash) => {
             let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -90,9 +104,8 @@ pub(super) fn done(summary: &Summary) -> String {
         kept => format!(", {} stayed as they were", human::count(kept)),
     };
     format!(
-        "{}{} in {}, {}, ratio {}{kept}{hash}",
+        "{}{there} in {}, {}, ratio {}{kept}{hash}",
         human::bytes(progress.bytes),
-        there(progress),
         human::duration(elapsed),
         rate(progress),
         ratio(progress),

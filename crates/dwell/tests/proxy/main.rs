@@ -4,8 +4,11 @@
 // Nothing here is for others, and clippy takes a test's helpers for ordinary code.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod bases;
 mod earlier;
+mod enclosure;
 mod hostile;
+mod interrupted;
 mod load;
 mod long_streams;
 mod openings;

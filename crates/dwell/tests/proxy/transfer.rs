@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use dwell_proxy::transfer::Code;
 
@@ -28,8 +29,13 @@ impl Receiver {
     pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Self {
         let mut command = dwell();
         let at = free_port().to_string();
-        command.args(["recv", "--listen", &at]).args(arguments);
-        command.current_dir(directory).stderr(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["recv", "--listen", &at]).args(arguments).current_dir(directory);
+        Self::of(command, &at)
+    }
+
+    /// The receiver of a command, which listens there.
+    pub(crate) fn of(mut command: Command, at: &str) -> Self {
+        command.stderr(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process(command.spawn().unwrap());
         let mut stderr = BufReader::new(process.0.stderr.take().unwrap());
         let mut line = String::new();
@@ -44,7 +50,20 @@ impl Receiver {
             stderr.read_to_string(&mut said).unwrap();
             said
         });
-        Self { process, at, words, said: Some(said) }
+        Self { process, at: at.to_owned(), words, said: Some(said) }
+    }
+
+    /// The words after `dwell send FILE`.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// All that it prints on standard output, until its end.
+    pub(crate) fn printed(&mut self) -> String {
+        let mut printed = String::new();
+        let mut out = self.process.0.stdout.take().unwrap();
+        out.read_to_string(&mut printed).unwrap();
+        printed
     }
 
     pub(crate) fn sender(&self, file: &str) -> Command {
@@ -62,6 +81,12 @@ impl Receiver {
     pub(crate) fn end(&mut self) -> (i32, String) {
         (self.process.wait(), self.said.take().unwrap().join().unwrap())
     }
+}
+
+/// What a receiver says with `--json` at the end of what it has received.
+pub(crate) fn received(printed: &str) -> Option<Value> {
+    let lines = printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.into_iter().find(|line| line["event"] == "received")
 }
 
 #[test]

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 use dwell_base::Rng;
 use rustix::process::Signal;
 
+use crate::interrupted::{AGAIN_BYTES, bytes_below};
 use crate::pair::{Directory, Process, dwell, mixture, wait_until};
-use crate::transfer::Receiver;
+use crate::transfer::{Receiver, received};
 
 /// A tree with all that is sent.
 fn make_tree(at: &Path) {
@@ -253,7 +254,8 @@ fn kill_and_resume(rounds: u64) {
                 break;
             }
         }
-        let mut receiver = Receiver::start(&there.0, manner.words);
+        let (all, had) = (unique_bytes(&here, manner.roots), bytes_below(&there.0));
+        let mut receiver = Receiver::start(&there.0, &[manner.words, &["--json"]].concat());
         let is_there = manner.words.is_empty() && there.names() == sorted(manner.roots);
         if is_there {
             receiver.process.signal(Signal::INT);
@@ -262,8 +264,12 @@ fn kill_and_resume(rounds: u64) {
             let sent = receiver.sender_of(manner.roots).current_dir(&here.0).output().unwrap();
             // A receiver goes on waiting if nobody has come as far as to it.
             assert!(sent.status.success(), "{round} {manner:?}: {sent:?}");
+            let printed = receiver.printed();
             let said = receiver.end();
             assert!(said.0 == 0, "{round} {manner:?}: {said:?}");
+            let line = received(&printed).unwrap();
+            let moved = line["bytes"].as_u64().unwrap() - line["reused_bytes"].as_u64().unwrap();
+            assert!(moved + had <= all + AGAIN_BYTES, "{round} {manner:?}: {had} of {all}, {line}");
         }
         assert_eq!(there.names(), sorted(manner.roots), "{round} {manner:?}");
         for root in manner.roots {
@@ -271,6 +277,11 @@ fn kill_and_resume(rounds: u64) {
             assert_eq!(both[0], both[1], "{round} {manner:?}");
         }
     }
+}
+
+/// The bytes of what is sent; of a file with several names once.
+fn unique_bytes(here: &Directory, roots: &[&str]) -> u64 {
+    roots.iter().map(|root| bytes_below(&here.path(root))).sum()
 }
 
 fn sorted(names: &[&str]) -> Vec<String> {

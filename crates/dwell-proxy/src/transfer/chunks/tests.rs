@@ -22,7 +22,7 @@ fn cut_up(bytes: &[u8], log2: u8) -> Vec<usize> {
 
 /// How many bytes of the new file are not found in the old one.
 fn not_found(old: &[u8], new: &[u8]) -> usize {
-    let chunks = Chunks::read(&mut &old[..], old.len() as u64).unwrap();
+    let chunks = Chunks::read(Grain::Coarse, &mut &old[..], old.len() as u64).unwrap();
     let mut table = Table::new(chunks);
     let mut cutter = Cutter::new(new, table.log2());
     let mut missing = 0;
@@ -51,17 +51,22 @@ impl Read for Drops<'_> {
 
 #[test]
 fn chunks_grow_with_the_file() {
-    let known = [0, 1, 64 << 20, (64 << 20) + 1, 1 << 30, 1 << 40].map(log2);
+    let coarse = |bytes| Grain::Coarse.log2(bytes);
+    let known = [0, 1, 64 << 20, (64 << 20) + 1, 1 << 30, 1 << 40].map(coarse);
     assert_eq!(known, [13, 13, 13, 14, 17, 19]);
+    let fine = |bytes| Grain::Fine.log2(bytes);
+    let known = [0, 1, 16 << 20, 64 << 20, 1 << 30, 16 << 30, 64 << 30, 1 << 40].map(fine);
+    assert_eq!(known, [11, 11, 11, 12, 14, 17, 19, 19]);
     // Of a file of any length the list is short: some thousands, and .3 % of it.
     for bytes in [1 << 20, 64 << 20, 1 << 30, 4 << 30] {
-        assert!(bytes >> log2(bytes) <= 8192);
+        assert!(bytes >> coarse(bytes) <= 8192);
+        assert!(bytes >> fine(bytes) <= 1 << 17);
     }
     assert!(bytes_of_list(4 << 20) * 1000 < 3 * (4 << 20));
 }
 
 fn bytes_of_list(len: usize) -> usize {
-    let chunks = Chunks::read(&mut &random(1, len)[..], len as u64).unwrap();
+    let chunks = Chunks::read(Grain::Coarse, &mut &random(1, len)[..], len as u64).unwrap();
     chunks.answers().iter().map(|answer| answer.encode().len()).sum()
 }
 
@@ -80,7 +85,7 @@ fn chunks_end_as_the_document_says() {
 #[test]
 fn chunks_are_as_long_as_they_may_be() {
     let bytes = random(7, 3 << 20);
-    for log2 in [13, 14, 16] {
+    for log2 in [11, 13, 14, 16] {
         let lens = cut_up(&bytes, log2);
         let (last, others) = lens.split_last().unwrap();
         assert_eq!(lens.iter().sum::<usize>(), bytes.len());
@@ -100,12 +105,13 @@ fn chunks_are_as_long_as_they_may_be() {
 #[test]
 fn they_are_the_same_however_the_bytes_come() {
     let bytes = random(8, 600_000);
-    let chunks = Chunks::read(&mut &bytes[..], 600_000).unwrap();
-    let drops = Chunks::read(&mut Drops(&bytes, Rng::from_seed(1)), 600_000).unwrap();
+    let chunks = Chunks::read(Grain::Coarse, &mut &bytes[..], 600_000).unwrap();
+    let drops =
+        Chunks::read(Grain::Coarse, &mut Drops(&bytes, Rng::from_seed(1)), 600_000).unwrap();
     assert_eq!(drops, chunks);
     // No more is read than was asked for, or is there.
-    assert_eq!(Chunks::read(&mut &bytes[..], 1 << 20).unwrap(), chunks);
-    let fewer = Chunks::read(&mut &bytes[..], 1000).unwrap();
+    assert_eq!(Chunks::read(Grain::Coarse, &mut &bytes[..], 1 << 20).unwrap(), chunks);
+    let fewer = Chunks::read(Grain::Coarse, &mut &bytes[..], 1000).unwrap();
     assert_eq!((fewer.list.len(), fewer.list[0].bytes), (1, 1000));
     // And then as it comes.
     let mut cutter = Cutter::new(Drops(&bytes, Rng::from_seed(2)), 13);
@@ -141,7 +147,7 @@ fn an_insertion_at_the_front_costs_a_few_chunks() {
 fn what_follows_is_preferred() {
     let once = random(5, 100_000);
     let bytes = [&once[..], &once, &once].concat();
-    let mut table = Table::new(Chunks::read(&mut &bytes[..], 1 << 20).unwrap());
+    let mut table = Table::new(Chunks::read(Grain::Coarse, &mut &bytes[..], 1 << 20).unwrap());
     let mut cutter = Cutter::new(&bytes[..], table.log2());
     let mut at = 0;
     loop {
@@ -167,8 +173,13 @@ fn as_much_is_compared_as_may_be_found() {
     for wanted in [0u64, 1, 5000, 1 << 20, 1 << 30, 1 << 38, 1 << 50] {
         for there in [1u64, 1 << 12, 1 << 20, (1 << 25) + 1, 1 << 32, (1 << 32) + 1, 1 << 37] {
             let Some(bytes) = compared(there, wanted) else { continue };
-            let most = (bytes >> (log2(bytes) - SPREAD_LOG2)).min(CHUNKS_MAX as u64);
-            assert!(most <= hashes_max(wanted), "{there} for {wanted}");
+            let together = there.min(compared_together(wanted));
+            for (grain, bytes) in
+                [(Grain::Coarse, bytes), (Grain::Coarse, together), (Grain::Fine, together)]
+            {
+                let most = (bytes >> (grain.log2(bytes) - SPREAD_LOG2)).min(CHUNKS_MAX as u64);
+                assert!(most <= hashes_max(wanted), "{there} for {wanted}, {grain:?}");
+            }
         }
     }
 }
@@ -194,7 +205,7 @@ fn answers_come_back() {
     assert!(Have::decode(&entry(1)).is_some() && Have::decode(&entry(32_768)).is_some());
     // No chunk is empty, or so long.
     assert_eq!([0, 32_769, u32::MAX].map(|bytes| Have::decode(&entry(bytes))), [None, None, None]);
-    for odd in [&[4, 12, 0][..], &[4, 20, 0], &[4, 13, 2], &[4, 13], &[4, 13, 0, 1]] {
+    for odd in [&[4, 10, 0][..], &[4, 20, 0], &[4, 13, 2], &[4, 13], &[4, 13, 0, 1]] {
         assert_eq!(Have::decode(odd), None);
     }
     let long = [&[4, 13, 0][..], &[1; (ENTRIES_MAX + 1) * ENTRY_BYTES]].concat();
@@ -219,7 +230,7 @@ proptest! {
     #[test]
     fn any_answer_comes_back(
         log2 in CHUNK_LOG2_MIN..=CHUNK_LOG2_MAX, more: bool,
-        chunks in prop::collection::vec((1u32..=32_768, any::<[u8; HASH_BYTES]>()), 0..50),
+        chunks in prop::collection::vec((1u32..=1 << 13, any::<[u8; HASH_BYTES]>()), 0..50),
     ) {
         let chunks = chunks.into_iter().map(|(bytes, hash)| Chunk { bytes, hash }).collect();
         let have = Have::Chunks { log2, more, chunks };
@@ -228,7 +239,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(
-        log2 in 12u8..=20, more in 0u8..3, bytes in prop::collection::vec(any::<u8>(), 0..200),
+        log2 in 10u8..=20, more in 0u8..3, bytes in prop::collection::vec(any::<u8>(), 0..200),
         small in prop::collection::vec(0u8..2, 0..11),
     ) {
         let mut bytes = bytes;

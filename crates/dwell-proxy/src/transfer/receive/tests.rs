@@ -59,7 +59,11 @@ async fn chunks_are_said_only_to_who_understands_them() {
     let path = std::env::temp_dir().join(format!("dwell-receive-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();
     fs::write(path.join("a"), [1; 1000]).unwrap();
-    for (features, is_chunks) in [(ours.features, true), (ours.features & !Hello::CHUNKS, false)] {
+    let coarse = ours.features & !Hello::FINE_CHUNKS;
+    assert_eq!([ours.features, coarse].map(grain), [Some(Grain::Fine), Some(Grain::Coarse)]);
+    for (features, is_chunks) in
+        [(ours.features, true), (coarse, true), (ours.features & !Hello::CHUNKS, false)]
+    {
         let (mut carrier, mut far) = pair().await;
         carrier.theirs.features = features;
         let job = Receive {
@@ -67,6 +71,7 @@ async fn chunks_are_said_only_to_who_understands_them() {
             security: Security::None,
             place: Place::Directory(path.clone()),
             existing: Existing::Replace,
+            bases: Vec::new(),
             allows_links_outside: false,
             memory_bytes_max: 64 << 20,
             handshake: SILENCE_MAX,
@@ -101,7 +106,8 @@ async fn chunks_are_said_only_to_who_understands_them() {
         };
         tokio::select! {
             answer = have => match answer {
-                Message::Have(Have::Chunks { chunks, .. }) => {
+                Message::Have(Have::Chunks { log2, chunks, .. }) => {
+                    assert_eq!(log2, if features == coarse { 13 } else { 11 });
                     assert!(is_chunks && chunks.len() == 1 && chunks[0].bytes == 1000);
                 }
                 Message::Have(Have::Blocks { bytes, .. }) => assert!(!is_chunks && bytes == 1000),

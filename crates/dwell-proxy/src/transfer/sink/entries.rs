@@ -1,19 +1,23 @@
 //! Directories, links, and what is there already.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Seek as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::FileType;
 
 use super::remove::remove_below;
+use super::stretches::{Origin, Stretch};
 use super::writing::{is_there_now, node_of, replaces};
 use super::{
     ASKED_MAX, Basis, DEPTH_MAX, REMARKS_MAX, SEEN_MAX, Sink, SinkError, Target, cant_write,
 };
+use crate::transfer::bases::{Base, Wanted};
 use crate::transfer::blocks::{Blocks, Have};
-use crate::transfer::chunks::{self, Chunks};
+use crate::transfer::chunks::{self, Chunks, Grain};
 use crate::transfer::entry::{EntryPath, Meta};
 use crate::transfer::place::{Existing, Site};
 use crate::transfer::record::Ask;
@@ -242,9 +246,9 @@ impl Sink {
             return Err(SinkError::Order);
         }
         let path = self.placed(&ask.path);
-        let (basis, answers) = self.look(&path, ask).unwrap_or_else(|error| {
+        let (stretches, answers) = self.look(&path, ask).unwrap_or_else(|error| {
             tracing::debug!("{path} can't be looked at: {error}");
-            (Basis::Nothing(path.clone()), vec![Have::Nothing])
+            (Vec::new(), vec![Have::Nothing])
         });
         if matches!(answers[..], [Have::Same | Have::Stays]) {
             if answers == [Have::Stays] {
@@ -255,53 +259,146 @@ impl Sink {
             self.put(&ask.path)?;
             self.count.reused(ask.bytes.unwrap_or(0));
         }
-        self.asked.push_back(basis);
+        self.asked.push_back(Basis { path, stretches });
         Ok(answers)
     }
 
+    /// What was answered about the file that comes next, or does not.
+    pub(super) fn next_asked(&mut self) -> Option<Basis> {
+        let asked = self.asked.pop_front()?;
+        for stretch in &asked.stretches {
+            if let Origin::Other(base) = &stretch.origin {
+                self.bases.let_go(base);
+            }
+        }
+        Some(asked)
+    }
+
     /// What there is at a path.
-    pub(super) fn look(&mut self, path: &EntryPath, ask: &Ask) -> io::Result<(Basis, Vec<Have>)> {
-        let nothing = (Basis::Nothing(path.clone()), vec![Have::Nothing]);
+    pub(super) fn look(&mut self, path: &EntryPath, ask: &Ask) -> io::Result<Looked> {
+        let nothing = (Vec::new(), vec![Have::Nothing]);
         let existing = self.policy.existing;
         let Target::Site(site) = &mut self.target else { return Ok(nothing) };
         let wanted = ask.bytes.unwrap_or(u64::MAX);
         let stat = site.tree.stat(path)?;
         if stat.is_some() && site.staging.is_none() && existing == Existing::Keep {
-            return Ok((Basis::Nothing(path.clone()), vec![Have::Stays]));
+            return Ok((Vec::new(), vec![Have::Stays]));
         }
         let is_file = stat.is_some_and(|stat| kind(&stat) == FileType::RegularFile);
-        if let (Some(stat), Some(meta), true) = (stat, ask.meta, ask.is_quick && is_file) {
-            let mtime = (stat.st_mtime, i64::from(meta.mtime_ns));
-            let is_same = (meta.mtime_s, stat.st_mtime_nsec as i64) == mtime
-                && u64::try_from(stat.st_size) == Ok(wanted);
-            if is_same {
-                return Ok((Basis::Nothing(path.clone()), vec![Have::Same]));
+        let has_same_time = match (stat.filter(|_| is_file), ask.meta) {
+            (Some(stat), Some(meta)) => {
+                let mtime = (stat.st_mtime, i64::from(meta.mtime_ns));
+                (meta.mtime_s, stat.st_mtime_nsec as i64) == mtime
+                    && u64::try_from(stat.st_size) == Ok(wanted)
+            }
+            _ => false,
+        };
+        if ask.is_quick && has_same_time {
+            return Ok((Vec::new(), vec![Have::Same]));
+        }
+        let part = site.tree.find_part(path).map(|part| part.file);
+        let named = if is_file { Some(site.tree.open_file(path)?) } else { None };
+        let mut files = Vec::new();
+        files.extend(part.map(|file| (Origin::Part, file)));
+        files.extend(named.map(|file| (Origin::Named, file)));
+        let others = match self.grain {
+            // One that is the same needs none.
+            Some(_) if !has_same_time => self.find_bases(path, ask, &files),
+            _ => Vec::new(),
+        };
+        let (mut stretches, answers) = match (self.grain, files.len()) {
+            (Some(grain), len) if len > 1 || !others.is_empty() => {
+                files.extend(others);
+                look_into_all(files, wanted, grain)?
+            }
+            // A part by itself stays where it is, and has fewer blocks than chunks.
+            (grain, _) => match files.into_iter().next() {
+                Some((origin, file)) => look_into(origin, file, wanted, grain)?,
+                None => nothing,
+            },
+        };
+        for stretch in &mut stretches {
+            if let Origin::Other(base) = &mut stretch.origin {
+                self.bases.hold(base);
             }
         }
-        if let Some(mut part) = site.tree.find_part(path) {
-            let there = part.file.metadata()?.len();
-            let blocks = Blocks::read(&mut part.file, there.min(wanted))?;
-            let blocks = blocks.without_end(wanted < there);
-            return Ok((Basis::Part(path.clone()), blocks.answers()));
-        }
-        if !is_file {
-            return Ok(nothing);
-        }
-        let mut file = site.tree.open_file(path)?;
-        let there = file.metadata()?.len();
-        if let Some(bytes) = chunks::compared(there, wanted).filter(|_| self.knows_chunks) {
-            let chunks = Chunks::read(&mut file, bytes)?;
-            // Of a long file that is cut often the list may be full before its end.
-            if chunks.bytes() == bytes {
-                let chunks = chunks.without_end(bytes < there);
-                return Ok((Basis::Named(path.clone()), chunks.answers()));
-            }
-            file.rewind()?;
-        }
-        let blocks = Blocks::read(&mut file, there.min(wanted))?.without_end(wanted < there);
-        let answers = blocks.answers();
-        Ok((Basis::Named(path.clone()), answers))
+        Ok((stretches, answers))
     }
+
+    /// What else may be copied from.
+    fn find_bases(
+        &mut self,
+        path: &EntryPath,
+        ask: &Ask,
+        files: &[(Origin, File)],
+    ) -> Vec<(Origin, File)> {
+        if self.bases.is_empty() {
+            return Vec::new();
+        }
+        let node = |(_, file): &(Origin, File)| {
+            let metadata = file.metadata().ok()?;
+            Some((metadata.dev(), metadata.ino()))
+        };
+        let wanted = Wanted { path, bytes: ask.bytes, meta: ask.meta };
+        let found = self.bases.find(wanted, files.iter().filter_map(node).collect());
+        let with_file = |base: Base| {
+            let file = base.file().and_then(|file| file.try_clone().ok())?;
+            Some((Origin::Other(Box::new(base)), file))
+        };
+        found.into_iter().filter_map(with_file).collect()
+    }
+}
+
+/// What may be copied from, and the answers that say so.
+type Looked = (Vec<Stretch>, Vec<Have>);
+
+/// What there is in a single file.
+fn look_into(
+    origin: Origin,
+    mut file: File,
+    wanted: u64,
+    grain: Option<Grain>,
+) -> io::Result<Looked> {
+    let there = file.metadata()?.len();
+    let compared = chunks::compared(there, wanted);
+    // Offsets are those in the file, wherever the hashes end.
+    let is_part = matches!(origin, Origin::Part);
+    let fixed = if is_part { Origin::Blocks } else { origin };
+    let stretches = vec![Stretch { origin: fixed, bytes: u64::MAX }];
+    if let (Some(bytes), Some(grain), false) = (compared, grain, is_part) {
+        let chunks = Chunks::read(grain, &mut file, bytes)?;
+        // Of a long file that is cut often the list may be full before its end.
+        if chunks.bytes() == bytes {
+            return Ok((stretches, chunks.without_end(bytes < there).answers()));
+        }
+        file.rewind()?;
+    }
+    let blocks = Blocks::read(&mut file, there.min(wanted))?.without_end(wanted < there);
+    Ok((stretches, blocks.answers()))
+}
+
+/// What there is in several files, one behind the other. The sender looks for each chunk in the first ones first: the part, where most need
+/// not be moved.
+fn look_into_all(files: Vec<(Origin, File)>, wanted: u64, grain: Grain) -> io::Result<Looked> {
+    let mut left = chunks::compared_together(wanted);
+    let mut lengths = Vec::new();
+    for (origin, file) in files {
+        let there = file.metadata()?.len();
+        let bytes = there.min(wanted.saturating_mul(2)).min(left);
+        left -= bytes;
+        lengths.push((origin, file, bytes, there));
+    }
+    let mut chunks = Chunks::new(grain, lengths.iter().map(|(_, _, bytes, _)| bytes).sum());
+    let mut stretches = Vec::new();
+    for (origin, mut file, bytes, there) in lengths {
+        match (chunks.append(&mut file, bytes, bytes < there), &origin) {
+            (Ok(bytes), _) => stretches.push(Stretch { origin, bytes }),
+            // The others are there all the same.
+            (Err(error), Origin::Other(_)) => tracing::debug!("a basis can't be read: {error}"),
+            (Err(error), _) => return Err(error),
+        }
+    }
+    Ok((stretches, chunks.answers()))
 }
 
 /// Returns true if a directory was made here, by this receiver or by one that did not come to its end. Others stay as they

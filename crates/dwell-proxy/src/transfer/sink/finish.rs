@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::remove::remove_below;
 use super::{Kept, Ready, Received, Sink, SinkError, Target};
 use crate::transfer::entry::EntryPath;
-use crate::transfer::part::PARTS;
+use crate::transfer::part::{PARTS, unlock};
 use crate::transfer::place::{Existing, NotPlaced};
 
 impl Sink {
@@ -91,6 +91,7 @@ impl Sink {
             } else {
                 kept = Some(Kept { path: path_of_part, bytes });
             }
+            unlock(&part);
         }
         match &site.staging {
             Some(staging) if staging.remove_if_empty(&site.tree) => None,

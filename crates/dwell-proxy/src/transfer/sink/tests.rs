@@ -10,7 +10,7 @@ use walkdir::WalkDir;
 
 use super::*;
 use crate::transfer::blocks::Blocks;
-use crate::transfer::chunks::Chunks;
+use crate::transfer::chunks::{Chunks, Grain};
 use crate::transfer::placing;
 use crate::transfer::record::{FileEntry, put_data};
 use crate::transfer::repeats::Finder;
@@ -403,8 +403,9 @@ fn no_hash_ends_where_the_sender_says() {
         let blocks = Blocks::read(&mut &bytes[..], wanted).unwrap().without_end(true);
         assert_eq!(blocks.bytes % 65_536, 0, "{wanted}");
         assert!(whole.hashes.starts_with(&blocks.hashes), "{wanted}");
-        let chunks = Chunks::read(&mut &bytes[..], 2 * wanted).unwrap().without_end(true);
-        let longer = Chunks::read(&mut &bytes[..], 300_000).unwrap();
+        let chunks =
+            Chunks::read(Grain::Coarse, &mut &bytes[..], 2 * wanted).unwrap().without_end(true);
+        let longer = Chunks::read(Grain::Coarse, &mut &bytes[..], 300_000).unwrap();
         assert!(longer.starts_with(&chunks), "{wanted}");
     }
     // Nor is what could be guessed.
@@ -412,7 +413,9 @@ fn no_hash_ends_where_the_sender_says() {
         Blocks::read(&mut &bytes[..63], 63).unwrap().without_end(false).answers(),
         [Have::Nothing]
     );
-    assert!(Chunks::read(&mut &bytes[..63], 63).unwrap().without_end(false).is_empty());
+    assert!(
+        Chunks::read(Grain::Coarse, &mut &bytes[..63], 63).unwrap().without_end(false).is_empty()
+    );
 }
 
 /// A directory of somebody else's with the name of a part is not ours to clear.
@@ -580,5 +583,6 @@ fn what_is_near_repeats_itself() {
     assert!(fs::read(to.0.join("tree")).unwrap() == bytes);
 }
 
+mod bases;
 mod chunks;
 mod meanwhile;

@@ -7,9 +7,11 @@ use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{FileType, Mode, Stat};
 
+use super::stretches::{Origin, Spill, Spot, Stretch};
 use super::{
     Basis, COPY_BYTES, LINKED_MAX, NAME_BYTES_MAX, Node, Ready, Sink, SinkError, Target, cant_write,
 };
+use crate::transfer::bases::{self, Bases};
 use crate::transfer::early::Early;
 use crate::transfer::entry::EntryPath;
 use crate::transfer::part::PartFile;
@@ -25,6 +27,10 @@ pub(super) struct Writing {
     pub(super) part: Option<PartFile>,
     /// What has its name, if it is copied from.
     pub(super) named: Option<File>,
+    /// Where the offsets are from which is copied.
+    pub(super) stretches: Vec<Stretch>,
+    /// What the part had at first, where it has been written to.
+    pub(super) spill: Option<Spill>,
     pub(super) at: u64,
     pub(super) hasher: blake3::Hasher,
     /// What is there stays.
@@ -40,30 +46,24 @@ impl Sink {
         }
         let path = self.placed(&entry.path);
         let basis = match entry.was_asked {
-            true => Some(self.asked.pop_front().ok_or(SinkError::Order)?),
+            true => Some(self.next_asked().ok_or(SinkError::Order)?),
             false => None,
         };
         let is_unwanted = !self.may_replace(&path)?;
+        let mut stretches = match basis {
+            Some(Basis { path: known, .. }) if known != path => return Err(SinkError::Order),
+            Some(Basis { stretches, .. }) => stretches,
+            None => Vec::new(),
+        };
         let (mut named, mut part) = (None, None);
         if let Target::Site(site) = &mut self.target {
-            match basis {
-                Some(Basis::Part(known)) if known == path => {
-                    let found = site.tree.find_part(&path).ok_or_else(|| {
-                        io::Error::other("what had come of it is gone: send it again")
-                    });
-                    part = Some(found.map_err(|error| cant_write(site, &path, error))?);
-                }
-                Some(Basis::Named(known)) if known == path => {
-                    let opened = site.tree.open_file(&path);
-                    named = Some(opened.map_err(|error| cant_write(site, &path, error))?);
-                }
-                Some(Basis::Nothing(known)) if known == path => {}
-                None => {}
-                _ => return Err(SinkError::Order),
-            }
+            let opened = open(site, &path, &mut stretches, &mut self.bases);
+            (part, named) = opened.map_err(|error| cant_write(site, &path, error))?;
         }
-        let hasher = blake3::Hasher::new();
-        self.writing = Some(Writing { entry, path, part, named, at: 0, hasher, is_unwanted });
+        let (spill, hasher) = (None, blake3::Hasher::new());
+        let writing =
+            Writing { entry, path, part, named, stretches, spill, at: 0, hasher, is_unwanted };
+        self.writing = Some(writing);
         Ok(())
     }
 
@@ -97,11 +97,7 @@ impl Sink {
                 .write_all(bytes)
                 .map_err(|error| SinkError::Write { what: "standard output".to_owned(), error })?,
             Target::Site(site) => {
-                let written = writing.part(site).and_then(|(part, at)| {
-                    part.file.write_all_at(bytes, at)?;
-                    self.early.wrote(&part.file, bytes.len());
-                    Ok(())
-                });
+                let written = writing.write(bytes, site, &mut self.early);
                 written.map_err(|error| cant_write(site, &writing.path, error))?;
             }
         }
@@ -111,30 +107,30 @@ impl Sink {
         self.check_bytes()
     }
 
-    /// Takes the next bytes from what is there: from such an offset of what has the name, or from where they go.
+    /// Takes the next bytes from what is there: from such an offset, or from where they go.
     pub(super) fn copy(&mut self, from: Option<u64>, bytes: u64) -> Result<(), SinkError> {
         let writing = self.writing.as_mut().ok_or(SinkError::Order)?;
         let Target::Site(site) = &mut self.target else { return Err(SinkError::Order) };
+        match (&writing.stretches[..], from) {
+            ([], _) | ([Stretch { origin: Origin::Blocks, .. }], Some(_)) => {
+                return Err(SinkError::Order);
+            }
+            _ => {}
+        }
         let mut offset = from.unwrap_or(writing.at);
         let end = offset.checked_add(bytes).ok_or(SinkError::Order)?;
-        match (&writing.named, &writing.part) {
-            // What is moved is written, where bytes at their place need only be compared.
-            (Some(_), None) if offset != writing.at && !writing.is_unwanted => {
-                let begun = writing.part(site).map(|_| ());
-                begun.map_err(|error| cant_write(site, &writing.path, error))?;
-            }
-            (Some(_), _) => {}
-            (None, Some(_)) if from.is_none() => {}
-            (None, _) => return Err(SinkError::Order),
-        }
         let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
         while offset < end {
-            let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            let spot = writing.spot(offset).ok_or(SinkError::Order)?;
+            let left = usize::try_from(spot.bytes.min(end - offset)).unwrap_or(usize::MAX);
             let piece = &mut buffer[..left.min(COPY_BYTES)];
-            let copied = writing.copy_piece(piece, offset, &mut self.early);
+            let copied = writing.copy_piece(piece, spot, (site, &mut self.early));
             copied.map_err(|error| cant_write(site, &writing.path, error))?;
             offset += piece.len() as u64;
             self.count.reused(piece.len() as u64);
+            if writing.is_of_base(spot) {
+                self.received.basis_bytes += piece.len() as u64;
+            }
             // No more is written than was offered, however little comes.
             if self.count.get().0 > self.bytes_max {
                 break;
@@ -147,7 +143,12 @@ impl Sink {
         let mut writing = self.writing.take().ok_or(SinkError::Order)?;
         if writing.at != bytes || writing.hasher.finalize().as_bytes() != blake3 {
             self.discard(&writing);
-            return Err(SinkError::Differs(writing.path.to_string()));
+            return Err(match &self.target {
+                Target::Site(site) if writing.has_changed_base() => {
+                    cant_write(site, &writing.path, bases::changed())
+                }
+                _ => SinkError::Differs(writing.path.to_string()),
+            });
         }
         self.received.blake3 = (!self.is_tree).then_some(*blake3);
         let Target::Site(site) = &mut self.target else {
@@ -206,7 +207,7 @@ impl Sink {
 
 impl Writing {
     /// Its part, and where the next bytes go. What was only compared so far is copied to it first.
-    fn part(&mut self, site: &mut Site) -> io::Result<(&PartFile, u64)> {
+    pub(super) fn part(&mut self, site: &mut Site) -> io::Result<(&PartFile, u64)> {
         if self.part.is_none() {
             // Nobody else reads it before it has its own permissions.
             let mode = if self.entry.meta.is_some() { 0o600 } else { 0o666 };
@@ -221,13 +222,19 @@ impl Writing {
         Ok((part, self.at))
     }
 
-    /// Takes the next bytes from such an offset of what is there; they are written unless they are where they belong.
-    fn copy_piece(&mut self, piece: &mut [u8], offset: u64, early: &mut Early) -> io::Result<()> {
-        let from = self.named.as_ref().or_else(|| self.part.as_ref().map(|part| &part.file));
-        from.ok_or(io::ErrorKind::NotFound)?.read_exact_at(piece, offset)?;
-        if let (Some(_), Some(part)) = (&self.named, &self.part) {
-            part.file.write_all_at(piece, self.at)?;
-            early.wrote(&part.file, piece.len());
+    /// Takes the next bytes from what is there; they are written unless they are where they belong.
+    fn copy_piece(
+        &mut self,
+        piece: &mut [u8],
+        spot: Spot,
+        (site, early): (&mut Site, &mut Early),
+    ) -> io::Result<()> {
+        self.read_at(spot, piece)?;
+        match (self.is_in_place(spot), &self.spill) {
+            _ if self.is_unwanted => {}
+            (false, _) => self.write(piece, site, early)?,
+            (true, Some(_)) => self.keep_aside(piece, site)?,
+            (true, None) => {}
         }
         self.hasher.update(piece);
         self.at += piece.len() as u64;
@@ -257,6 +264,28 @@ impl Writing {
         }
         Ok(())
     }
+}
+
+/// Opens what the sender knows of, which was there when it asked.
+fn open(
+    site: &mut Site,
+    path: &EntryPath,
+    stretches: &mut [Stretch],
+    bases: &mut Bases,
+) -> io::Result<(Option<PartFile>, Option<File>)> {
+    let (mut part, mut named) = (None, None);
+    for stretch in stretches {
+        match &mut stretch.origin {
+            Origin::Blocks | Origin::Part => {
+                let found = site.tree.find_part(path);
+                let gone = || io::Error::other("what had come of it is gone: send it again");
+                part = Some(found.ok_or_else(gone)?);
+            }
+            Origin::Named => named = Some(site.tree.open_file(path)?),
+            Origin::Other(base) => bases.open_again(base)?,
+        }
+    }
+    Ok((part, named))
 }
 
 /// Copies what was only compared so far, as long as it is still what it was.

@@ -5,48 +5,77 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::transfer::blocks::hash;
-use crate::transfer::chunks::Chunk;
+use crate::transfer::chunks::{Chunk, Grain};
 use crate::transfer::record::Ask;
 
 const REPLACES: Policy = Policy { existing: Existing::Replace, ..STRICT };
 
-fn random(seed: u64, len: usize) -> Vec<u8> {
+pub(super) fn random(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Rng::from_seed(seed).fill(&mut bytes);
     bytes
 }
 
-fn replacing(to: &Directory, knows_chunks: bool) -> Sink {
+pub(super) fn replacing(to: &Directory, knows_chunks: bool) -> Sink {
     let (mut sink, asks) = open(to, false, REPLACES);
     assert!(asks);
-    sink.cut_chunks(knows_chunks);
+    sink.cut_chunks(knows_chunks.then_some(Grain::Coarse));
     sink
 }
 
 /// Sends a file to one that is there; how many bytes of records went, and how many bytes were there.
 fn sent_again(source: Source, to: &Directory, knows_chunks: bool) -> (usize, u64) {
-    let mut sink = replacing(to, knows_chunks);
+    let (mut sink, went, recording) = sending(source, replacing(to, knows_chunks), |_| false);
+    let received = sink.finish(|| true).unwrap();
+    assert_eq!(recording.unwrap().blake3, received.blake3);
+    (went, sink.count.get().1)
+}
+
+/// Sends a file until so many bytes have gone that it breaks off; how many went.
+fn sent_until(
+    source: Source,
+    to: &Directory,
+    knows_chunks: bool,
+    stops: impl Fn(usize) -> bool,
+) -> usize {
+    let (sink, went, recording) = sending(source, replacing(to, knows_chunks), stops);
+    assert!(recording.is_none());
+    sink.give_up().unwrap();
+    went
+}
+
+/// Sends to a sink, until it stops: the sink, how many bytes of records went, and what was sent if all was.
+pub(super) fn sending(
+    source: Source,
+    mut sink: Sink,
+    stops: impl Fn(usize) -> bool,
+) -> (Sink, usize, Option<Sent>) {
+    let knows_chunks = sink.grain.is_some();
     let (pieces, coming) = mpsc::sync_channel(2);
     let (answer, answers) = mpsc::channel();
     let count = Arc::<Count>::default();
     let counted = Arc::clone(&count);
     let recording = thread::spawn(move || {
         let mut outlet = Channel(pieces);
-        Recorder::new(Some(answers), false, None, &mut outlet, counted).run(source).ok().unwrap()
+        Recorder::new(Some(answers), false, None, &mut outlet, counted).run(source).ok()
     });
     let mut went = 0;
-    for piece in coming {
+    while let Ok(piece) = coming.recv() {
         went += piece.len();
         sink.take(&piece, &mut |have| {
-            assert_eq!(matches!(have, Have::Chunks { .. }), knows_chunks);
+            let is_chunks = matches!(have, Have::Chunks { .. });
+            assert_eq!(is_chunks, knows_chunks && have != Have::Nothing);
             answer.send(have).is_ok()
         })
         .unwrap();
+        if stops(went) {
+            break;
+        }
     }
-    let received = sink.finish(|| true).unwrap();
-    assert_eq!(recording.join().unwrap().blake3, received.blake3);
-    assert_eq!(sink.count.get(), count.get());
-    (went, count.get().1)
+    drop(coming);
+    let sent = recording.join().unwrap();
+    assert!(sent.is_none() || sink.count.get() == count.get());
+    (sink, went, sent)
 }
 
 /// The same between two files with these bytes.
@@ -75,6 +104,27 @@ fn what_was_moved_is_found_by_who_understands_it() {
     // A line that is gone, and more behind it than the new file is long.
     let (went, _) = changed("gone", &new, &old[300_000..], true);
     assert!(went < 100_000, "{went}");
+}
+
+/// Rows that were changed here and there: a sender that knows fine chunks sends less around each.
+#[test]
+fn fine_chunks_are_for_small_changes() {
+    let old = random(16, 4 << 20);
+    let mut new = old.clone();
+    (0..100).for_each(|row| new[row * 40_000 + 777] ^= 1);
+    let went = [Grain::Coarse, Grain::Fine].map(|grain| {
+        let (from, to) = (Directory::new("fine-from"), Directory::new("fine"));
+        fs::write(from.0.join("tree"), &new).unwrap();
+        fs::write(to.0.join("tree"), &old).unwrap();
+        let source = Source::files(&[from.0.join("tree")], false).unwrap();
+        let mut sink = replacing(&to, true);
+        sink.cut_chunks(Some(grain));
+        let (mut sink, went, _) = sending(source, sink, |_| false);
+        sink.finish(|| true).unwrap();
+        assert!(fs::read(to.0.join("tree")).unwrap() == new);
+        went
+    });
+    assert!(went[0] > 900_000 && went[1] < 450_000, "{went:?}");
 }
 
 #[test]
@@ -240,27 +290,168 @@ fn usize_at(bytes: &[u8], byte: u8) -> u64 {
     bytes.iter().position(|&other| other == byte).unwrap() as u64
 }
 
-/// The part of an interrupted transfer is written to, and is compared by blocks.
-#[test]
-fn a_part_is_compared_by_blocks() {
-    let to = Directory::new("part-blocks");
-    fs::write(to.0.join("tree"), random(5, 100_000)).unwrap();
-    fs::write(to.0.join(".tree.dwell-part"), random(5, 70_000)).unwrap();
-    let mut sink = replacing(&to, true);
+/// What is answered about a file of 100,000 bytes, and the sink that has answered.
+fn answers(to: &Directory, knows_chunks: bool) -> (Sink, Vec<Have>) {
+    let mut sink = replacing(to, knows_chunks);
     let [ask, file] = asked("tree");
-    let mut answers = Vec::new();
-    let mut bytes = Vec::new();
+    let (mut answers, mut bytes) = (Vec::new(), Vec::new());
     [Record::Root(path("tree")), ask, file].iter().for_each(|record| record.put(&mut bytes));
     sink.take(&bytes, &mut |have| {
         answers.push(have);
         true
     })
     .unwrap();
-    assert!(matches!(&answers[..], [Have::Blocks { bytes: 70_000, .. }]), "{answers:?}");
-    // And is not copied from elsewhere.
+    (sink, answers)
+}
+
+fn is_order(sink: &mut Sink, record: &Record) -> bool {
     let mut bytes = Vec::new();
-    from(0, 1).put(&mut bytes);
-    assert!(matches!(sink.take(&bytes, &mut |_| true), Err(SinkError::Order)));
+    record.put(&mut bytes);
+    matches!(sink.take(&bytes, &mut |_| true), Err(SinkError::Order))
+}
+
+/// The part of an interrupted transfer is written to, and by itself is compared by blocks; beside a file that is replaced, too, if the
+/// sender knows nothing else.
+#[test]
+fn a_part_is_compared_by_blocks() {
+    let to = Directory::new("part-blocks");
+    fs::write(to.0.join(".tree.dwell-part"), random(5, 70_000)).unwrap();
+    for (knows_chunks, has_named) in [(true, false), (false, false), (false, true)] {
+        if has_named {
+            fs::write(to.0.join("tree"), random(5, 100_000)).unwrap();
+        }
+        let (mut sink, answers) = answers(&to, knows_chunks);
+        assert!(matches!(&answers[..], [Have::Blocks { bytes: 70_000, .. }]), "{answers:?}");
+        // And is not copied from elsewhere.
+        assert!(is_order(&mut sink, &from(0, 1)));
+    }
+}
+
+/// What had come of a file, and what it is to replace, count both.
+#[test]
+fn a_part_and_what_has_the_name_are_compared_together() {
+    let (old, new) = (random(7, 500_000), random(8, 500_000));
+    // Of the new file a fifth had come, and three fifths are those of the old one, moved.
+    let wanted = [&new[..200_000], &old[100_000..400_000], b"and more"].concat();
+    let (to, from) = (Directory::new("both"), Directory::new("both-from"));
+    for part in [&wanted[..100_000], &wanted[..250_000], &wanted[..1], &wanted[..], &old[..]] {
+        fs::write(to.0.join("tree"), &old).unwrap();
+        fs::write(to.0.join(".tree.dwell-part"), part).unwrap();
+        fs::write(from.0.join("tree"), &wanted).unwrap();
+        let source = Source::files(&[from.0.join("tree")], false).unwrap();
+        let (went, reused) = sent_again(source, &to, true);
+        assert!(fs::read(to.0.join("tree")).unwrap() == wanted);
+        assert_eq!(to.names(), ["tree"]);
+        let had = if part == old { 0 } else { part.len().min(200_000) };
+        assert!(went < 200_000 - had + 100_000, "{}: {went}", part.len());
+        assert!(went as u64 + reused < wanted.len() as u64 + 1000);
+    }
+}
+
+/// A file that is replaced, and a transfer that breaks off halfway: the next one sends neither what had come nor what is there.
+#[test]
+fn an_overwrite_that_broke_off_sends_nothing_twice() {
+    const LEN: usize = 10_000_000;
+    let old = random(12, LEN);
+    // A row at the beginning, a megabyte in the first half, and one in the second half.
+    let (rows, early, late) = (random(13, 1000), random(14, 1 << 20), random(15, 1 << 20));
+    let new = [
+        &rows[..],
+        &old[..3_000_000],
+        &early,
+        &old[3_000_000..7_000_000],
+        &late,
+        &old[7_000_000..],
+    ]
+    .concat();
+    let (to, here) = (Directory::new("broken"), Directory::new("broken-from"));
+    fs::write(to.0.join("tree"), &old).unwrap();
+    fs::write(here.0.join("tree"), &new).unwrap();
+    let source = || Source::files(&[here.0.join("tree")], false).unwrap();
+    let stops = |went: usize| went > 1_200_000;
+    let first = sent_until(source(), &to, true, stops);
+    assert_eq!(to.names(), [".tree.dwell-part", "tree"]);
+    let part = fs::metadata(to.0.join(".tree.dwell-part")).unwrap().len();
+    assert!((4_000_000..9_200_000).contains(&part), "{part}");
+    let (went, reused) = sent_again(source(), &to, true);
+    assert!(fs::read(to.0.join("tree")).unwrap() == new);
+    assert!(first + went < rows.len() + early.len() + late.len() + 200_000, "{first} + {went}");
+    assert!(reused > 9_900_000, "{reused}");
+    assert_eq!(to.names(), ["tree"]);
+}
+
+/// A source that has changed since: what had come belongs elsewhere, and is overwritten before it is needed.
+#[test]
+fn a_part_is_copied_from_although_it_is_written_to() {
+    let whole = random(9, 400_000);
+    let rows = random(10, 50_000);
+    let changes = [
+        [&rows[..], &whole[..]].concat(),
+        [&whole[..100_000], &rows[..], &whole[100_000..]].concat(),
+        whole[50_000..].to_vec(),
+        [&whole[200_000..], &whole[..200_000]].concat(),
+        [&whole[..150_000], &whole[..150_000], &rows[..10_000], &whole[100_000..]].concat(),
+    ];
+    let (to, from) = (Directory::new("moved"), Directory::new("moved-from"));
+    for (number, wanted) in changes.iter().enumerate() {
+        fs::write(to.0.join("tree"), random(11, 1000)).unwrap();
+        fs::write(to.0.join(".tree.dwell-part"), &whole).unwrap();
+        fs::write(from.0.join("tree"), wanted).unwrap();
+        let source = Source::files(&[from.0.join("tree")], false).unwrap();
+        let (went, _) = sent_again(source, &to, true);
+        assert!(fs::read(to.0.join("tree")).unwrap() == *wanted, "{number}");
+        assert_eq!(to.names(), ["tree"]);
+        assert!(went < 150_000, "{number}: {went}");
+    }
+}
+
+/// Without room to keep aside what a part had it is needed all the same only if the source has changed, which is said; the part stays.
+#[test]
+fn a_part_is_gone_on_with_where_there_is_no_room_for_two() {
+    let to = Directory::new("no-room");
+    let (part, old) = (random(9, 400_000), random(11, 100_000));
+    for (needs_it, rows) in [(true, random(10, 50_000)), (false, part[..40_000].to_vec())] {
+        fs::write(to.0.join("tree"), &old).unwrap();
+        fs::write(to.0.join(".tree.dwell-part"), &part).unwrap();
+        let (mut sink, _) = answers(&to, true);
+        let take = |sink: &mut Sink, bytes: &[u8]| sink.take(bytes, &mut |_| true);
+        let mut bytes = Vec::new();
+        // Bytes that differ, and those that the part had behind them.
+        put_data(&mut bytes, &rows);
+        put_data(&mut bytes, b"differs");
+        take(&mut sink, &bytes).unwrap();
+        sink.writing.as_mut().unwrap().spill.as_mut().unwrap().lose();
+        let mut copy = Vec::new();
+        let at = if needs_it { 0 } else { 40_007 };
+        from(at, 1000).put(&mut copy);
+        let taken = take(&mut sink, &copy);
+        assert_eq!(taken.is_err(), needs_it, "{taken:?}");
+        assert!(taken.err().is_none_or(|error| error.to_string().contains("has no room")));
+        assert!(sink.give_up().is_some());
+        assert_eq!(to.names(), [".tree.dwell-part", "tree"]);
+    }
+}
+
+#[test]
+fn copies_from_a_part_and_a_file_have_their_ends() {
+    let to = Directory::new("both-ends");
+    fs::write(to.0.join("tree"), random(5, 100_000)).unwrap();
+    fs::write(to.0.join(".tree.dwell-part"), random(6, 60_000)).unwrap();
+    let (_, said) = answers(&to, true);
+    let length = |have: &Have| match have {
+        Have::Chunks { chunks, .. } => chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum(),
+        _ => 0,
+    };
+    let all: u64 = said.iter().map(length).sum();
+    assert!((120_000..=160_000).contains(&all), "{all}");
+    for copy in [from(all, 1), from(all - 1, 2), from(0, all + 1), from(u64::MAX - 1, 1)] {
+        let (mut sink, _) = answers(&to, true);
+        assert!(is_order(&mut sink, &copy), "{copy:?}");
+    }
+    let (mut sink, _) = answers(&to, true);
+    let mut bytes = Vec::new();
+    from(0, all).put(&mut bytes);
+    sink.take(&bytes, &mut |_| true).unwrap();
 }
 
 /// What becomes of these answers at a sender.
