@@ -109,9 +109,10 @@ impl Node {
     }
 }
 
-/// True if something waits for the link to a peer.
+/// True if something waits for the link to a peer, and could be sent if that were free.
 fn waits(peer: &Peer) -> bool {
-    !peer.removed && (peer.port.can_send() || !peer.to_retransmit.is_empty())
+    let can_be_sent = !peer.removed && peer.handshake.current().is_some();
+    can_be_sent && (peer.port.can_send() || !peer.to_retransmit.is_empty())
 }
 
 /// Without pacing, single packets that are not to be compressed are moved before the link is
