@@ -132,8 +132,8 @@ fn compress(
     let mut encoder = ContextEncoder::new(ZSTD, ZSTD.window_log)?;
     let mut decoder = ContextDecoder::new(ZSTD.window_log);
     if has_model {
-        encoder.begin_ppm(PpmSpec::default(), Base::default())?;
-        decoder.begin_ppm(PpmSpec::default(), Base::default())?;
+        encoder.begin_model(PpmSpec::default(), Base::default())?;
+        decoder.begin_model(PpmSpec::default(), Base::default())?;
     } else {
         decoder.begin(ZSTD.window_log, Base::default())?;
     }

@@ -109,7 +109,7 @@ impl Generation {
             None => Source::Ring(base),
         };
         match (self.model(), self.kind) {
-            (Some(model), _) => encoder.begin_ppm(model, source),
+            (Some(model), _) => encoder.begin_model(model, source),
             (None, Kind::Running) => encoder.begin(spec, source),
             (None, Kind::Alone { keeps }) => encoder.begin_alone(spec, source, keeps),
         }

@@ -91,7 +91,7 @@ impl BatchCodec {
         let mut encoder =
             ContextEncoder::new(ContextSpec { level, window_log: TRIAL_LOG }, TRIAL_LOG)?;
         if let Self::Ppm(order) = self {
-            encoder.begin_ppm(PpmSpec { order, memory_log: TRIAL_MODEL_LOG }, Base::default())?;
+            encoder.begin_model(PpmSpec { order, memory_log: TRIAL_MODEL_LOG }, Base::default())?;
         }
         Ok(encoder)
     }

@@ -94,7 +94,7 @@ impl DecodeJob {
 
     fn decode(&mut self) -> Decoded {
         if let Some((model, source)) = &self.begins
-            && self.decoder.begin_ppm(*model, source.borrowed()).is_err()
+            && self.decoder.begin_model(*model, source.borrowed()).is_err()
         {
             return Decoded::NoBase;
         }

@@ -419,7 +419,7 @@ impl Receiver {
                 self.decoder.begin(start.window_log, source).is_ok()
             } else if start.codec == CodecId::Ppm as u8 {
                 let model = here.model(context, start);
-                model.is_some_and(|model| self.decoder.begin_ppm(model, source).is_ok())
+                model.is_some_and(|model| self.decoder.begin_model(model, source).is_ok())
             } else {
                 false
             }
