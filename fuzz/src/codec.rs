@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use dwell_codec::{
     Base, CONTEXT_BATCH_LEN_MAX, CodecId, CodecSpec, Compressor, ContextDecoder, ContextDictionary,
     ContextEncoder, ContextSpec, DICTIONARIES_MAX, DecodeError, Decompressor, Dictionary,
-    DictionaryFile, HISTORY_LEN_MAX, PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec, Source,
-    context_bound, hash_of,
+    DictionaryFile, HISTORY_LEN_MAX, MIX_RECORD_LEN_MAX, MixDecoder, MixEncoder, MixSpec,
+    PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec, Source, context_bound, hash_of,
 };
 
 /// The longest packet that a payload may claim to be.
@@ -120,7 +120,7 @@ fn level_of(id: CodecId, choice: u8) -> i32 {
         // Each of zstd's strategies.
         CodecId::Zstd => &[1, -3, 2, 3, 5, 7, 9, 13, 16, 19],
         CodecId::Deflate => &[1, 2, 6, 9, 12],
-        CodecId::Lzo | CodecId::Bzip2 | CodecId::Ppm => &[1],
+        CodecId::Lzo | CodecId::Bzip2 | CodecId::Ppm | CodecId::Mix => &[1],
     };
     levels[usize::from(choice) % levels.len()]
 }
@@ -495,6 +495,64 @@ pub fn ppm(bytes: &[u8]) {
                 encoder = PpmEncoder::new(spec).expect("a good spec");
                 decoder.renew(spec).expect("a good spec");
             }
+            is_same = true;
+        }
+        if op % 8 == 7 {
+            encoder.prime(&record);
+            decoder.prime(&record);
+        }
+        if record.is_empty() {
+            continue;
+        }
+        let mut payload = Vec::new();
+        encoder.compress(&record, &mut payload).expect("not too long");
+        assert!((1..=record.len()).contains(&payload.len()));
+        let sent = payload.clone();
+        match op % 8 {
+            3 => {
+                let at = usize::from(y) % payload.len();
+                payload[at] ^= 1 | x;
+            }
+            4 => payload = unit.to_vec(),
+            5 => {
+                // It does not arrive.
+                is_same = false;
+                continue;
+            }
+            _ => {}
+        }
+        is_same &= payload == sent;
+        let was_lost = decoder.is_lost();
+        let mut data = vec![0; record.len()];
+        data.extend(CANARY);
+        let result = decoder.decode(&payload, &mut data[..record.len()]);
+        assert_eq!(data[record.len()..], CANARY);
+        assert_eq!(result.is_err(), decoder.is_lost());
+        assert!(!was_lost || result == Err(DecodeError::NoGeneration));
+        if is_same {
+            assert_eq!((result, &data[..record.len()]), (Ok(()), &record[..]));
+        }
+    }
+}
+
+/// The same for a model that mixes contexts.
+pub fn mix(bytes: &[u8]) {
+    let Some((&memory, mut script)) = bytes.split_first() else { return };
+    let spec = MixSpec { memory_log: 20 + memory % 2 };
+    let mut encoder = MixEncoder::new(spec).expect("a good spec");
+    let mut decoder = MixDecoder::new(spec).expect("a good spec");
+    let mut is_same = true;
+    for _ in 0..32 {
+        let Some((&[op, x, y], rest)) = script.split_first_chunk::<3>() else { return };
+        let (unit, rest) = rest.split_at(usize::from(op >> 3).min(rest.len()));
+        script = rest;
+        let mut record = unit.repeat(1 + usize::from(x % 32).pow(2));
+        record.truncate(MIX_RECORD_LEN_MAX);
+        if op % 8 == 6 {
+            // One of them has fresh memory, and the other what it had.
+            let spec = MixSpec { memory_log: 20 + y % 2 };
+            encoder = MixEncoder::new(spec).expect("a good spec");
+            decoder.renew(spec).expect("a good spec");
             is_same = true;
         }
         if op % 8 == 7 {

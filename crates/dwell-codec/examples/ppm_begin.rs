@@ -78,7 +78,7 @@ fn run(decoder: &mut ContextDecoder, kinds: &[Kind], forgets: bool) -> Result<()
                 decoder.decode(&one_byte, &mut byte)?;
             }
             Kind::Model { order, memory_log } => {
-                decoder.begin_ppm(PpmSpec { order, memory_log }, base)?;
+                decoder.begin_model(PpmSpec { order, memory_log }, base)?;
                 decoder.decode(b"x", &mut byte)?;
             }
         }
@@ -90,7 +90,7 @@ fn run(decoder: &mut ContextDecoder, kinds: &[Kind], forgets: bool) -> Result<()
 }
 
 fn fill(decoder: &mut ContextDecoder) -> Result<(), Failure> {
-    decoder.begin_ppm(PpmSpec::default(), Base::default())?;
+    decoder.begin_model(PpmSpec::default(), Base::default())?;
     let (mut state, mut record) = (1u64, [0; 16_384]);
     for _ in 0..FILLING / record.len() {
         for byte in &mut record {

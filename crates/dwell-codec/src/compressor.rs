@@ -49,7 +49,7 @@ impl Compressor {
             CodecId::Lzo => Engine::Lzo(crate::lzo::Encoder::new()),
             #[cfg(feature = "bzip2")]
             CodecId::Bzip2 => Engine::Bzip2(crate::bzip2::Encoder::default()),
-            CodecId::Ppm => return Err(CodecError::NotBuiltIn(spec.id)),
+            CodecId::Ppm | CodecId::Mix => return Err(CodecError::NotBuiltIn(spec.id)),
             #[cfg(not(feature = "bzip2"))]
             CodecId::Bzip2 => return Err(CodecError::NotBuiltIn(spec.id)),
             #[cfg(not(feature = "lzo"))]

@@ -62,7 +62,7 @@ impl Decompressor {
             CodecId::Bzip2 => crate::bzip2::decompress(src, dst),
             #[cfg(not(feature = "bzip2"))]
             CodecId::Bzip2 => Err(DecodeError::NotBuiltIn(codec)),
-            CodecId::Ppm => Err(DecodeError::NotBuiltIn(codec)),
+            CodecId::Ppm | CodecId::Mix => Err(DecodeError::NotBuiltIn(codec)),
         }
     }
 
@@ -88,7 +88,7 @@ impl Decompressor {
         match codec {
             CodecId::Lz4 => lz4::decompress_after(history, src, dst),
             CodecId::Zstd => self.zstd.decompress_after(history, src, dst),
-            CodecId::Deflate | CodecId::Lzo | CodecId::Bzip2 | CodecId::Ppm => {
+            CodecId::Deflate | CodecId::Lzo | CodecId::Bzip2 | CodecId::Ppm | CodecId::Mix => {
                 Err(DecodeError::NoHistory(codec))
             }
         }

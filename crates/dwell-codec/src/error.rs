@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::SRC_LEN_MAX;
 use crate::context::{Base, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
 use crate::id::CodecId;
+use crate::mix::{MIX_MEMORY_LOG_MAX, MIX_MEMORY_LOG_MIN, MixSpec};
 use crate::ppm::{PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN, PPM_ORDER_MAX, PPM_ORDER_MIN, PpmSpec};
 
 /// The reason why a compressor cannot be made, or cannot compress. None of these is caused by the
@@ -56,6 +57,13 @@ pub enum CodecError {
         memory_log = .0.memory_log
     )]
     Ppm(PpmSpec),
+    /// There is no such model that mixes contexts.
+    #[error(
+        "mix has no model of 2^{memory_log} bytes: it can have 2^{MIX_MEMORY_LOG_MIN} to \
+         2^{MIX_MEMORY_LOG_MAX} bytes",
+        memory_log = .0.memory_log
+    )]
+    Mix(MixSpec),
     /// A context cannot have this ring.
     #[error(
         "a ring cannot have 2^{0} bytes: 2^{CONTEXT_LOG_MIN} to 2^{CONTEXT_LOG_MAX} are possible"
@@ -118,6 +126,9 @@ pub enum DecodeError {
     /// There is no such model for prediction by partial matching.
     #[error("ppm has no order {order} with 2^{memory_log} bytes", order = .0.order, memory_log = .0.memory_log)]
     Ppm(PpmSpec),
+    /// There is no such model that mixes contexts.
+    #[error("mix has no model of 2^{memory_log} bytes", memory_log = .0.memory_log)]
+    Mix(MixSpec),
     /// The ring of the context does not have the bytes from which a generation begins.
     #[error(
         "the {len} bytes before offset {offset} are not in the ring, or more than the window",

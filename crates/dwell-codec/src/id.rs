@@ -16,6 +16,8 @@ pub enum CodecId {
     Bzip2 = 5,
     /// Prediction by partial matching: for thin links and small packets, in contexts only.
     Ppm = 6,
+    /// Mixing of contexts: for the thinnest links and records that are much alike, in contexts only.
+    Mix = 7,
 }
 
 impl CodecId {
@@ -37,6 +39,7 @@ impl CodecId {
             Self::Lzo => "lzo",
             Self::Bzip2 => "bzip2",
             Self::Ppm => "ppm",
+            Self::Mix => "mix",
         }
     }
 
@@ -46,7 +49,7 @@ impl CodecId {
             Self::Lz4 | Self::Zstd | Self::Deflate => true,
             Self::Lzo => cfg!(feature = "lzo"),
             Self::Bzip2 => cfg!(feature = "bzip2"),
-            Self::Ppm => false,
+            Self::Ppm | Self::Mix => false,
         }
     }
 
@@ -88,7 +91,8 @@ mod tests {
         }
         assert_eq!(CodecId::from_wire(0), None);
         assert_eq!(CodecId::from_wire(6), None, "contexts only");
-        assert_eq!(CodecId::from_wire(7), None);
+        assert_eq!(CodecId::from_wire(7), None, "contexts only");
+        assert_eq!(CodecId::from_wire(8), None);
     }
 
     #[test]

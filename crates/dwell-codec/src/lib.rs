@@ -30,6 +30,7 @@
 //! | 4 | `lzo` | one LZO1X stream with its end mark | none |
 //! | 5 | `bzip2` | one bzip2 stream without its first four bytes, `BZh1` | none |
 //! | 6 | `ppm` | in contexts only, see [`PpmEncoder`] | none |
+//! | 7 | `mix` | in contexts only, see [`MixEncoder`] | none |
 //!
 //! zstd: a packet is one frame of one block. The frame would begin with a magic number, a
 //! frame header and a block header, nine bytes, all known beforehand: the payload is what
@@ -65,7 +66,10 @@ mod id;
 mod lz4;
 #[cfg(feature = "lzo")]
 mod lzo;
+mod mix;
+mod model;
 mod ppm;
+mod range;
 mod spec;
 mod zstd;
 
@@ -84,6 +88,11 @@ pub use dictionary::train::{TRAINING_LEN_MAX, train};
 pub use dictionary::{DICTIONARY_LEN_MAX, DICTIONARY_LEN_MIN, Dictionary, DictionaryError};
 pub use error::{CodecError, DecodeError};
 pub use id::{CodecId, supported_bitmap};
+pub use mix::{
+    MIX_MEMORY_LOG_MAX, MIX_MEMORY_LOG_MIN, MIX_PRIME_LEN_MAX, MIX_RECORD_LEN_MAX, MixDecoder,
+    MixEncoder, MixSpec,
+};
+pub use model::{MODEL_RECORD_LEN_MAX, ModelSpec};
 pub use ppm::{
     PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN, PPM_ORDER_MAX, PPM_ORDER_MIN, PPM_PRIME_LEN_MAX,
     PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec,

@@ -9,7 +9,6 @@ mod history;
 mod learner;
 mod mask;
 mod model;
-mod range;
 mod spec;
 #[cfg(test)]
 mod tests;

@@ -63,7 +63,7 @@ impl CodecSpec {
 
 const fn default_level(id: CodecId) -> i32 {
     match id {
-        CodecId::Lz4 | CodecId::Zstd | CodecId::Lzo | CodecId::Bzip2 => 1,
+        CodecId::Lz4 | CodecId::Zstd | CodecId::Lzo | CodecId::Bzip2 | CodecId::Mix => 1,
         CodecId::Deflate | CodecId::Ppm => 6,
     }
 }
@@ -77,7 +77,7 @@ fn level_exists(spec: CodecSpec) -> bool {
         CodecId::Zstd => (-50..=19).contains(&spec.level) && spec.level != 0,
         CodecId::Deflate => (1..=12).contains(&spec.level),
         // Higher levels of bzip2 are for blocks that no packet or piece of a stream fills.
-        CodecId::Lzo | CodecId::Bzip2 => spec.level == 1,
+        CodecId::Lzo | CodecId::Bzip2 | CodecId::Mix => spec.level == 1,
         CodecId::Ppm => (PPM_ORDER_MIN.into()..=PPM_ORDER_MAX.into()).contains(&spec.level),
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn levels(id: CodecId) -> &'static str {
         CodecId::Lz4 => "1 to 64 (higher is faster)",
         CodecId::Zstd => "-50 to -1 (lower is faster) or 1 to 19 (higher is slower)",
         CodecId::Deflate => "1 to 12 (higher is slower)",
-        CodecId::Lzo | CodecId::Bzip2 => "only 1",
+        CodecId::Lzo | CodecId::Bzip2 | CodecId::Mix => "only 1",
         CodecId::Ppm => "2 to 12 (higher takes more memory)",
     }
 }

@@ -12,8 +12,8 @@ use std::cell::Cell;
 use std::ffi::c_void;
 
 use dwell_codec::{
-    Base, ContextDecoder, ContextEncoder, ContextSpec, Decompressor, PpmDecoder, PpmEncoder,
-    PpmSpec, SRC_LEN_MAX, context_bound,
+    Base, ContextDecoder, ContextEncoder, ContextSpec, Decompressor, MixDecoder, MixEncoder,
+    MixSpec, PpmDecoder, PpmEncoder, PpmSpec, SRC_LEN_MAX, context_bound,
 };
 
 thread_local! {
@@ -182,6 +182,38 @@ fn records_of_ppm_allocate_nothing() {
             let spec = PpmSpec { order: 2 + round as u8 / 25, ..spec };
             encoder.renew(spec).unwrap();
             decoder.renew(spec).unwrap();
+        }
+    }
+    assert_eq!(calls() - before, 0);
+}
+
+/// Through damage, resets and beginnings in the same memory.
+#[test]
+fn records_of_mix_allocate_nothing() {
+    let text = common::text(SRC_LEN_MAX);
+    let mut noise = vec![0; 4_000];
+    dwell_base::Rng::from_seed(1).fill(&mut noise);
+    let spec = MixSpec { memory_log: 20 };
+    let mut encoder = MixEncoder::new(spec).unwrap();
+    let mut decoder = MixDecoder::new(spec).unwrap();
+    let mut data = vec![0; 4_000];
+    let mut payload = Vec::with_capacity(2 * data.len());
+    let before = calls();
+    for round in 0..100 {
+        let record = match round % 20 {
+            0 => &noise[..],
+            _ => &text[100 * round..][..[100, 1400, 3000][round % 3]],
+        };
+        payload.clear();
+        encoder.compress(record, &mut payload).unwrap();
+        decoder.decode(&payload, &mut data[..record.len()]).unwrap();
+        assert!(data[..record.len()] == *record);
+        if round % 30 == 29 {
+            assert!(decoder.decode(&[], &mut data[..10]).is_err());
+            encoder.reset();
+            decoder.renew(spec).unwrap();
+            encoder.prime(&text);
+            decoder.prime(&text);
         }
     }
     assert_eq!(calls() - before, 0);

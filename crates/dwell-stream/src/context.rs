@@ -200,7 +200,7 @@ impl Lent {
                 Coder::Zstd(_) => {
                     encoder.begin(ContextSpec { level: self.level, window_log }, base)?;
                 }
-                Coder::Ppm(spec) => encoder.begin_ppm(spec, base)?,
+                Coder::Ppm(spec) => encoder.begin_model(spec, base)?,
             }
         }
         Ok(encoder)
@@ -315,7 +315,7 @@ impl ReceiverContext {
             Coder::Ppm(spec) if spec.memory_log > limits.model_log => {
                 return Err(StreamError::Header("a model with more memory than was announced"));
             }
-            Coder::Ppm(spec) => decoder.begin_ppm(spec, base)?,
+            Coder::Ppm(spec) => decoder.begin_model(spec, base)?,
         }
         self.through = 0;
         self.changes.began(start, generation.coder);

@@ -1,12 +1,13 @@
 //! What is left of captures in contexts: with headers as they are, in columns, and predicted.
 //!
 //! ```text
-//! cargo run --release -p dwell-trace --example header_ratio -- CAPTURE... [--packets N]...
+//! cargo run --release -p dwell-trace --example header_ratio -- CAPTURE... [--packets N]... [--model MODEL]...
 //! ```
 //!
 //! The captures follow one another, as two contexts: one of the packets from the lower address to the higher, and
 //! one of those in the other direction, as two relays would have them. Each context is compressed in batches of 1, 8
-//! and 32 packets, or of N, with zstd level 6 (window 1 MiB) and ppm of order 6 (16 MiB). The columns are the
+//! and 32 packets, or of N, with zstd level 6 (window 1 MiB) and ppm of order 6 (16 MiB), or with models: `mix` or an
+//! order, with 16 MiB (64 from order 9 on). The columns are the
 //! bytes after compression by those before, for each form of the headers; the change from the better of the first
 //! two to the third; and the same change with the nine bytes that a batch takes beside its data. All of them
 //! are restored, and compared.
@@ -15,7 +16,10 @@
 
 use std::fs::File;
 
-use dwell_codec::{Base, ContextDecoder, ContextEncoder, ContextSpec, PPM_RECORD_LEN_MAX, PpmSpec};
+use dwell_codec::{
+    Base, ContextDecoder, ContextEncoder, ContextSpec, MODEL_RECORD_LEN_MAX, MixSpec, ModelSpec,
+    PpmSpec,
+};
 use dwell_drive::gather;
 use dwell_trace::{Capture, Datagram};
 use dwell_wire::columnar::{self, PACKETS_MAX};
@@ -41,12 +45,16 @@ enum Headers {
 
 fn main() -> Result<(), Failure> {
     let (mut counts, mut directions, mut bytes) = (Vec::new(), [Vec::new(), Vec::new()], 0);
+    let mut models = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         if argument == "--packets" {
             let count = arguments.next().and_then(|count| count.parse().ok());
             let count = count.filter(|count| (1..=PACKETS_MAX).contains(count));
             counts.push(count.ok_or("--packets wants a number from 1 to 128")?);
+        } else if argument == "--model" {
+            let model = arguments.next().and_then(|name| model_of(&name));
+            models.push(Some(model.ok_or("--model wants mix, or an order from 2 to 12")?));
         } else {
             read(&argument, &mut directions, &mut bytes)?;
         }
@@ -61,12 +69,24 @@ fn main() -> Result<(), Failure> {
     println!("{packets} packets, {bytes} bytes, {} each", bytes / packets);
     println!("| codec | packets | as they are | columnar | predicted | change | on the link |");
     println!("|---|---|---|---|---|---|---|");
-    for has_model in [false, true] {
+    if models.is_empty() {
+        models = vec![None, Some(PpmSpec::default().into())];
+    }
+    for model in models {
         for &count in &counts {
-            print(&directions, bytes, has_model, count)?;
+            print(&directions, bytes, model, count)?;
         }
     }
     Ok(())
+}
+
+fn model_of(name: &str) -> Option<ModelSpec> {
+    if name == "mix" {
+        return Some(MixSpec::default().into());
+    }
+    let order = name.parse().ok()?;
+    let memory_log = if order > 8 { 26 } else { 24 };
+    PpmSpec { order, memory_log }.check().ok().map(ModelSpec::from)
 }
 
 /// Reads the packets that were captured whole.
@@ -89,7 +109,7 @@ fn read(path: &str, directions: &mut [Vec<Vec<u8>>; 2], bytes: &mut usize) -> Re
 fn print(
     directions: &[Vec<Vec<u8>>; 2],
     bytes: usize,
-    has_model: bool,
+    model: Option<ModelSpec>,
     count: usize,
 ) -> Result<(), Failure> {
     let mut after = [0; 3];
@@ -99,7 +119,7 @@ fn print(
     {
         batches = 0;
         for packets in directions {
-            let (len, made) = compress(packets, headers, has_model, count)?;
+            let (len, made) = compress(packets, headers, model, count)?;
             *after += len;
             batches += made;
         }
@@ -112,7 +132,11 @@ fn print(
     let ratio = |after: usize| after as f64 / bytes as f64;
     println!(
         "| {} | {count} | {:.4} | {:.4} | {:.4} | {:+.1} % | {:+.1} % |",
-        if has_model { "ppm 6" } else { "zstd 6" },
+        match model {
+            None => "zstd 6".to_owned(),
+            Some(ModelSpec::Ppm(spec)) => format!("ppm {}", spec.order),
+            Some(ModelSpec::Mix(_)) => "mix".to_owned(),
+        },
         ratio(plain),
         ratio(columnar),
         ratio(predicted),
@@ -126,14 +150,14 @@ fn print(
 fn compress(
     packets: &[Vec<u8>],
     headers: Headers,
-    has_model: bool,
+    model: Option<ModelSpec>,
     count: usize,
 ) -> Result<(usize, usize), Failure> {
     let mut encoder = ContextEncoder::new(ZSTD, ZSTD.window_log)?;
     let mut decoder = ContextDecoder::new(ZSTD.window_log);
-    if has_model {
-        encoder.begin_ppm(PpmSpec::default(), Base::default())?;
-        decoder.begin_ppm(PpmSpec::default(), Base::default())?;
+    if let Some(model) = model {
+        encoder.begin_model(model, Base::default())?;
+        decoder.begin_model(model, Base::default())?;
     } else {
         decoder.begin(ZSTD.window_log, Base::default())?;
     }
@@ -177,7 +201,7 @@ fn fitting(packets: &[Vec<u8>], count: usize) -> usize {
     let mut len = 0;
     let fits = |packet: &&Vec<u8>| {
         len += packet.len() + GROWN_BYTES_MAX;
-        len <= PPM_RECORD_LEN_MAX
+        len <= MODEL_RECORD_LEN_MAX
     };
     packets.iter().take(count).take_while(fits).count().max(1)
 }

@@ -13,6 +13,8 @@ const HELLO_BODY_BEFORE_FLAGS: usize = HELLO_BODY_MIN + 10;
 const HELLO_BODY_BEFORE_FORMS: usize = HELLO_BODY_BEFORE_FLAGS + 1 + 4 + DICTIONARY_NAME_LEN;
 /// Form of batches, bit 0: their headers can be predicted.
 const FORM_PREDICTED: u8 = 1;
+/// Form of batches, bit 1: the models that are offered can be of the codec mix, too.
+const FORM_MIXED: u8 = 2;
 /// Flag of contexts, bit 0: batches that stand alone are decoded.
 const CONTEXTS_ALONE: u8 = 1;
 /// The binary logarithm of a model's least memory, in bytes, and of the most that can be offered.
@@ -65,19 +67,21 @@ pub struct ContextOffer {
     pub takes_alone: bool,
     /// The dictionary that contexts can begin from, if the sender has one.
     pub dictionary: Option<DictionaryName>,
-    /// The models of the codec ppm; none of a version that does not know them.
+    /// The models; none of a version that does not know them.
     pub models: Option<ModelOffer>,
     /// Batches with predicted headers are restored; false of a version that does not know them.
     pub takes_predicted: bool,
 }
 
-/// The models of the codec ppm that a node has memory for.
+/// The models of the codecs ppm and mix that a node has memory for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelOffer {
     /// The number of contexts that may have one, those with lower numbers than this: 1 to 16.
     pub contexts: u8,
     /// The binary logarithm of the most memory of each, in bytes: 20 to 26.
     pub memory_log: u8,
+    /// They may be of the codec mix as well as ppm; false of a version that does not know it.
+    pub takes_mixed: bool,
 }
 
 impl ModelOffer {
@@ -85,7 +89,8 @@ impl ModelOffer {
     fn read(flags: u8) -> Option<Self> {
         let memory = flags >> 1 & 7;
         let contexts = (flags >> 4) + 1;
-        (memory > 0).then(|| Self { contexts, memory_log: MODEL_MEMORY_LOG_MIN - 1 + memory })
+        let memory_log = MODEL_MEMORY_LOG_MIN - 1 + memory;
+        (memory > 0).then_some(Self { contexts, memory_log, takes_mixed: false })
     }
 
     /// Returns these bits; zeros, which offer none, for what can't be offered.
@@ -130,7 +135,8 @@ impl ContextOffer {
         let dictionary = named.filter(|name| name.len > 0);
         let takes_predicted = forms.is_some_and(|forms| forms & FORM_PREDICTED != 0);
         let takes_alone = flags.is_some_and(|flags| flags & CONTEXTS_ALONE != 0);
-        let models = flags.and_then(ModelOffer::read);
+        let takes_mixed = forms.is_some_and(|forms| forms & FORM_MIXED != 0);
+        let models = flags.and_then(ModelOffer::read).map(|it| ModelOffer { takes_mixed, ..it });
         let offer = Self {
             contexts,
             ring_log,
@@ -166,7 +172,9 @@ impl Hello {
                 out[49..53].copy_from_slice(&name.len.to_be_bytes());
                 out[53..69].copy_from_slice(&name.hash);
             }
-            out[69] = if offer.takes_predicted { FORM_PREDICTED } else { 0 };
+            let takes_mixed = models != 0 && offer.models.is_some_and(|it| it.takes_mixed);
+            out[69] = if offer.takes_predicted { FORM_PREDICTED } else { 0 }
+                | if takes_mixed { FORM_MIXED } else { 0 };
         }
         out
     }
@@ -212,8 +220,10 @@ pub(crate) mod tests {
     pub(crate) fn any_contexts() -> impl Strategy<Value = Option<ContextOffer>> {
         let name = (1u32.., any::<[u8; 16]>()).prop_map(|(len, hash)| DictionaryName { len, hash });
         let numbers = (1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>());
-        let models = (1u8..=16, 20u8..=26)
-            .prop_map(|(contexts, memory_log)| ModelOffer { contexts, memory_log });
+        let models =
+            (1u8..=16, 20u8..=26, any::<bool>()).prop_map(|(contexts, memory_log, takes_mixed)| {
+                ModelOffer { contexts, memory_log, takes_mixed }
+            });
         let models = prop::option::of(models);
         let offer = (numbers, any::<(bool, bool)>(), prop::option::of(name), models).prop_map(
             |(
@@ -255,7 +265,11 @@ pub(crate) mod tests {
                 |it| ContextOffer { takes_alone: false, dictionary: None, models: None, takes_predicted: false, ..it };
             let without = Hello { contexts: contexts.map(running), ..hello };
             prop_assert_eq!(Hello::parse(&body[..HELLO_BODY_BEFORE_FLAGS]), Ok(without));
-            let contexts = contexts.map(|offer| ContextOffer { takes_predicted: false, ..offer });
+            let forms = |offer: ContextOffer| {
+                let models = offer.models.map(|it| ModelOffer { takes_mixed: false, ..it });
+                ContextOffer { takes_predicted: false, models, ..offer }
+            };
+            let contexts = contexts.map(forms);
             let without = Hello { contexts, ..hello };
             prop_assert_eq!(Hello::parse(&body[..HELLO_BODY_BEFORE_FORMS]), Ok(without));
             let contexts = contexts.map(|offer| ContextOffer { dictionary: None, ..offer });
@@ -301,7 +315,8 @@ pub(crate) mod tests {
 
     #[test]
     fn models_that_cannot_be_are_not_offered() {
-        let flags = |contexts, memory_log| ModelOffer { contexts, memory_log }.flags();
+        let flags =
+            |contexts, memory_log| ModelOffer { contexts, memory_log, takes_mixed: false }.flags();
         assert_eq!([flags(1, 20), flags(4, 24), flags(16, 26)], [0x02, 0x3a, 0xfe]);
         assert_eq!([flags(0, 24), flags(17, 24), flags(1, 19), flags(1, 27)], [0; 4]);
         assert_eq!([ModelOffer::read(0), ModelOffer::read(0xf1)], [None; 2]);

@@ -37,7 +37,7 @@ pub(super) fn noise(context: &mut Context, name: &'static str) -> anyhow::Result
 /// Offers that no relay should take at their word, and generations that end at once.
 pub(super) fn offers(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
     let receiving = receiving();
-    let models = Some(ModelOffer { contexts: CONTEXTS, memory_log: 26 });
+    let models = Some(ModelOffer { contexts: CONTEXTS, memory_log: 26, takes_mixed: false });
     let contexts = receiving.contexts.map(|offer| ContextOffer { models, ..offer });
     // Models are picked for links as thin as this, or had if they are configured: these are the most.
     let spec = TunnelSpec { codec: "ppm", ..receiving.spec };

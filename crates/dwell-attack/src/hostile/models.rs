@@ -160,7 +160,7 @@ fn predicted(content: &[u8]) -> Generation {
     let batches = || {
         let level = ContextSpec { level: 1, window_log: RING_LOG };
         let mut encoder = ContextEncoder::new(level, RING_LOG).ok()?;
-        encoder.begin_ppm(spec, Base::default()).ok()?;
+        encoder.begin_model(spec, Base::default()).ok()?;
         let mut batches = Vec::new();
         for _ in 0..PREDICTED {
             let mut data = Vec::new();
@@ -201,7 +201,7 @@ mod tests {
                 if let Some(Start { window_log, base: StartBase::Ring { offset, len }, .. }) = start
                 {
                     let spec = PpmSpec::from_wire(window_log).unwrap();
-                    decoder.begin_ppm(spec, Base { offset, len }).unwrap();
+                    decoder.begin_model(spec, Base { offset, len }).unwrap();
                     (begun, longest) = (begun + 1, len.max(longest));
                 }
                 decoder.decode(data, &mut out[..usize::from(original_len)]).unwrap();

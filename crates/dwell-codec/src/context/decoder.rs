@@ -9,7 +9,7 @@ use crate::error::DecodeError;
 use crate::ffi::zstd::Failure;
 use crate::ffi::zstd::stream::DecodingStream;
 use crate::id::CodecId;
-use crate::ppm::{PPM_PRIME_LEN_MAX, PpmDecoder, PpmSpec};
+use crate::model::{ModelDecoder, ModelSpec};
 use crate::zstd::reported;
 
 /// Restores the batches of a context.
@@ -23,7 +23,7 @@ pub struct ContextDecoder {
     /// Made for the first generation of zstd.
     stream: Option<DecodingStream>,
     /// The present running generation has a model; else none is kept.
-    model: Option<Box<PpmDecoder>>,
+    model: Option<ModelDecoder>,
     /// There is a running generation, and it can go on.
     is_live: bool,
     alone: Option<AloneDecoder>,
@@ -94,22 +94,23 @@ impl ContextDecoder {
         Ok(())
     }
 
-    /// Begins a running generation of prediction by partial matching, as [`begin`](Self::begin) does, and learns
+    /// Begins a running generation of a model, as [`begin`](Self::begin) does, and learns
     /// the source's bytes, which takes as long as to decode them. What decodes zstd's running
     /// generations is given back. The caller has checked that the model's memory is not more
     /// than it offers.
     ///
     /// # Errors
-    /// [`DecodeError::Ppm`] or [`DecodeError::Base`] if there is no such model, or the source is longer than
-    /// [`PPM_PRIME_LEN_MAX`], or is not there, or is nothing of a dictionary. The ring is as it was then, and there
+    /// [`DecodeError::Ppm`], [`DecodeError::Mix`] or [`DecodeError::Base`] if there is no such model, or the source is
+    /// longer than it [learns](ModelSpec::prime_len_max), or is not there, or is nothing of a dictionary. The ring is as it was then, and there
     /// is no generation.
-    pub fn begin_ppm<'a>(
+    pub fn begin_model<'a>(
         &mut self,
-        spec: PpmSpec,
+        spec: impl Into<ModelSpec>,
         source: impl Into<Source<'a>>,
     ) -> Result<(), DecodeError> {
         self.is_live = false;
-        let source = self.find(source.into(), PPM_PRIME_LEN_MAX as u32)?;
+        let spec = spec.into();
+        let source = self.find(source.into(), spec.prime_len_max() as u32)?;
         let mut bytes = Vec::new();
         source.read(&self.ring, &mut bytes);
         self.learn(spec, &bytes)?;
@@ -125,14 +126,17 @@ impl ContextDecoder {
 
     /// Begins with a model that knows these bytes only. Memory that one of before has had is kept if this one has as
     /// much: a peer may let a generation begin with each byte.
-    fn learn(&mut self, spec: PpmSpec, bytes: &[u8]) -> Result<(), DecodeError> {
-        let no_model = |_| DecodeError::Ppm(spec);
+    fn learn(&mut self, spec: ModelSpec, bytes: &[u8]) -> Result<(), DecodeError> {
+        let no_model = |_| match spec {
+            ModelSpec::Ppm(spec) => DecodeError::Ppm(spec),
+            ModelSpec::Mix(spec) => DecodeError::Mix(spec),
+        };
         let model = match &mut self.model {
             Some(model) => {
                 model.renew(spec).map_err(no_model)?;
                 model
             }
-            none => none.insert(Box::new(PpmDecoder::new(spec).map_err(no_model)?)),
+            none => none.insert(ModelDecoder::new(spec).map_err(no_model)?),
         };
         model.prime(bytes);
         self.stream = None;
@@ -182,12 +186,17 @@ impl ContextDecoder {
         Ok(())
     }
 
-    /// Returns true if the running generation is one of prediction by partial matching.
+    /// Returns true if the running generation has a model.
     pub fn has_model(&self) -> bool {
         self.model.is_some()
     }
 
-    /// Returns true if a batch of so many bytes may take [much longer](PpmDecoder::may_learn_again) than others.
+    /// Returns the codec of that model.
+    pub fn model_codec(&self) -> Option<CodecId> {
+        self.model.as_ref().map(ModelDecoder::codec)
+    }
+
+    /// Returns true if a batch of so many bytes may take [much longer](crate::PpmDecoder::may_learn_again) than others.
     pub fn may_learn_again(&self, bytes: usize) -> bool {
         self.model.as_ref().is_some_and(|model| model.may_learn_again(bytes))
     }

@@ -10,14 +10,14 @@ use super::{
 use crate::error::CodecError;
 use crate::ffi::zstd::stream::EncodingStream;
 use crate::id::CodecId;
-use crate::ppm::{PPM_PRIME_LEN_MAX, PpmEncoder, PpmSpec};
+use crate::model::{ModelEncoder, ModelSpec};
 use crate::zstd::{PrimedEncoder, tables, unexpected};
 
 /// The kind of the present generation, with what it needs; what the other kind needs is given back.
 enum Kind {
     Running(EncodingStream),
     Alone(PrimedEncoder),
-    Ppm(Box<PpmEncoder>),
+    Model(ModelEncoder),
 }
 
 impl Kind {
@@ -44,13 +44,13 @@ impl Kind {
     }
 
     /// Returns a model that knows nothing, made if there is none yet.
-    fn ppm(&mut self, spec: PpmSpec) -> Result<&mut PpmEncoder, CodecError> {
+    fn model(&mut self, spec: ModelSpec) -> Result<&mut ModelEncoder, CodecError> {
         match self {
-            Self::Ppm(model) => model.renew(spec)?,
-            _ => *self = Self::Ppm(Box::new(PpmEncoder::new(spec)?)),
+            Self::Model(model) => model.renew(spec)?,
+            _ => *self = Self::Model(ModelEncoder::new(spec)?),
         }
         match self {
-            Self::Ppm(model) => Ok(model),
+            Self::Model(model) => Ok(model),
             _ => Err(CodecError::NoGeneration),
         }
     }
@@ -141,24 +141,24 @@ impl ContextEncoder {
         Ok(())
     }
 
-    /// Begins a running generation of prediction by partial matching, as [`begin`](Self::begin) does, and learns
+    /// Begins a running generation of a model, as [`begin`](Self::begin) does, and learns
     /// the source's bytes, which takes as long as to compress them. The model's memory is
     /// kept for the next such generation, unless that has another one, or another codec comes between.
     ///
     /// # Errors
-    /// If there is no such model, or the source is longer than [`PPM_PRIME_LEN_MAX`], or is not there, or is nothing
-    /// of a dictionary: then nothing has changed.
-    pub fn begin_ppm<'a>(
+    /// If there is no such model, or the source is longer than it [learns](ModelSpec::prime_len_max), or is not
+    /// there, or is nothing of a dictionary: then nothing has changed.
+    pub fn begin_model<'a>(
         &mut self,
-        spec: PpmSpec,
+        spec: impl Into<ModelSpec>,
         source: impl Into<Source<'a>>,
     ) -> Result<(), CodecError> {
-        spec.check()?;
-        let source = self.find(source.into(), PPM_PRIME_LEN_MAX as u32)?;
+        let spec = spec.into().check()?;
+        let source = self.find(source.into(), spec.prime_len_max() as u32)?;
         self.is_live = false;
         let mut bytes = Vec::new();
         source.read(&self.ring, &mut bytes);
-        self.kind.ppm(spec)?.prime(&bytes);
+        self.kind.model(spec)?.prime(&bytes);
         source.cut(&mut self.ring);
         self.is_live = true;
         Ok(())
@@ -197,11 +197,11 @@ impl ContextEncoder {
 
     /// Returns the longest base at this offset that a decoder with the same ring surely has,
     /// however far behind it is, not longer than the present window and [`CONTEXT_BASE_LEN_MAX`], or in a
-    /// generation of prediction by partial matching than [`PPM_PRIME_LEN_MAX`]; none if the offset is not
+    /// generation of a model than that [learns](ModelSpec::prime_len_max); none if the offset is not
     /// in the ring any more, or not yet.
     pub fn base_at(&self, offset: u64) -> Option<Base> {
-        let longest = match self.kind {
-            Kind::Ppm(_) => PPM_PRIME_LEN_MAX,
+        let longest = match &self.kind {
+            Kind::Model(model) => model.spec().prime_len_max(),
             _ => (1 << self.spec.window_log).min(CONTEXT_BASE_LEN_MAX as usize),
         };
         let len = self.ring.len_before(offset)?.min(longest);
@@ -228,7 +228,7 @@ impl ContextEncoder {
         }
         let stream = match &mut self.kind {
             Kind::Running(stream) if self.is_live => stream,
-            Kind::Ppm(model) if self.is_live => {
+            Kind::Model(model) if self.is_live => {
                 model.compress(batch, out)?;
                 self.ring.push(batch);
                 return Ok(());
@@ -279,25 +279,25 @@ impl ContextEncoder {
         self.spec
     }
 
-    /// Returns the model of the present generation, if it is one of prediction by partial matching.
-    pub fn ppm_spec(&self) -> Option<PpmSpec> {
+    /// Returns the model of the present generation, if it has one.
+    pub fn model_spec(&self) -> Option<ModelSpec> {
         match &self.kind {
-            Kind::Ppm(model) => Some(model.spec()),
+            Kind::Model(model) => Some(model.spec()),
             _ => None,
         }
     }
 
     /// Returns the codec of the present generation.
     pub fn codec(&self) -> CodecId {
-        match self.kind {
-            Kind::Ppm(_) => CodecId::Ppm,
+        match &self.kind {
+            Kind::Model(model) => model.spec().codec(),
             _ => CodecId::Zstd,
         }
     }
 
-    /// Returns true if a batch of so many bytes may take [much longer](PpmEncoder::may_learn_again) than others.
+    /// Returns true if a batch of so many bytes may take [much longer](crate::PpmEncoder::may_learn_again) than others.
     pub fn may_learn_again(&self, bytes: usize) -> bool {
-        matches!(&self.kind, Kind::Ppm(model) if model.may_learn_again(bytes))
+        matches!(&self.kind, Kind::Model(model) if model.may_learn_again(bytes))
     }
 
     /// Returns the bytes of memory that are allocated now. They grow with the first batch of a
@@ -306,7 +306,7 @@ impl ContextEncoder {
         let of_kind = match &self.kind {
             Kind::Running(stream) => stream.memory_bytes(),
             Kind::Alone(primed) => primed.memory_bytes(),
-            Kind::Ppm(model) => model.memory_bytes(),
+            Kind::Model(model) => model.memory_bytes(),
         };
         size_of::<Self>() + self.ring.memory_bytes() + of_kind
     }

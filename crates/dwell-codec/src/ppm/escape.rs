@@ -1,7 +1,7 @@
 //! How likely it is that a context does not have the next symbol: learned over all contexts of a kind.
 
 use super::arena::{Slot, Slots};
-use super::range::BINARY_BITS;
+use crate::range::BINARY_BITS;
 
 /// Bits behind the binary point of a mean, and the binary logarithm of what it is taken over in the end.
 const PERIOD_BITS: u32 = 7;

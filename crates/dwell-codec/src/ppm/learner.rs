@@ -2,8 +2,8 @@
 
 use super::history::History;
 use super::model::{Damaged, Model};
-use super::range::{Coder, Nowhere, RangeDecoder, RangeEncoder};
 use super::spec::PpmSpec;
+use crate::range::{Coder, Nowhere, RangeDecoder, RangeEncoder};
 
 /// What both ends have, and learn in the same way.
 pub(super) struct Learner {

@@ -10,7 +10,7 @@ use super::escape::{
     BINARY_FREQUENCY_MAX, BinaryTable, EscapeTable, escape_of, frequency_of, learn_outcome,
 };
 use super::mask::Mask;
-use super::range::{Coder, RangeDecoder};
+use crate::range::{Coder, RangeDecoder};
 
 /// Beyond this frequency those of a context are halved.
 const FREQUENCY_MAX: u32 = 124;

@@ -10,8 +10,8 @@ use super::arena::UNIT_LEN;
 use super::history::History;
 use super::learner::Learner;
 use super::model::Model;
-use super::range::{Nowhere, RangeDecoder, RangeEncoder};
 use super::*;
+use crate::range::{Nowhere, RangeDecoder, RangeEncoder};
 use crate::{CodecId, DecodeError};
 
 const SMALL: PpmSpec = PpmSpec { order: 6, memory_log: 20 };

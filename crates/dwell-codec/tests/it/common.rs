@@ -69,7 +69,7 @@ fn levels(id: CodecId) -> Vec<i32> {
         CodecId::Lz4 => vec![1, 8, 64],
         CodecId::Zstd => [-50, -3, -1].into_iter().chain(1..=19).collect(),
         CodecId::Deflate => (1..=12).collect(),
-        CodecId::Lzo | CodecId::Bzip2 | CodecId::Ppm => vec![1],
+        CodecId::Lzo | CodecId::Bzip2 | CodecId::Ppm | CodecId::Mix => vec![1],
     }
 }
 

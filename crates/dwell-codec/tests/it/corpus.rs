@@ -35,6 +35,11 @@ fn codec_dictionary() {
 }
 
 #[test]
+fn codec_mix() {
+    replay("codec_mix", fuzz_codec::mix);
+}
+
+#[test]
 fn codec_ppm() {
     replay("codec_ppm", fuzz_codec::ppm);
 }

@@ -6,6 +6,7 @@ mod context;
 mod corpus;
 mod history;
 mod hostile;
+mod mix;
 mod ppm;
 mod ppm_document;
 mod round_trip;

@@ -32,8 +32,8 @@ fn exchange(encoder: &mut ContextEncoder, decoder: &mut ContextDecoder, batch: &
 fn what_a_model_has_read_is_in_the_ring_for_zstd() {
     let text = text(100_000);
     let (mut encoder, mut decoder) = ends();
-    encoder.begin_ppm(PPM, Base::default()).unwrap();
-    decoder.begin_ppm(PPM, Base::default()).unwrap();
+    encoder.begin_model(PPM, Base::default()).unwrap();
+    decoder.begin_model(PPM, Base::default()).unwrap();
     for batch in text[..60_000].chunks(1_400) {
         exchange(&mut encoder, &mut decoder, batch);
     }
@@ -59,12 +59,12 @@ fn generations_of_both_codecs_follow_each_other_from_the_ring() {
         if round % 3 == 0 {
             encoder.begin(ZSTD, Base { len: base.len.min(1 << ZSTD.window_log), ..base }).unwrap();
             decoder.begin(ZSTD.window_log, base).unwrap();
-            assert_eq!((encoder.codec(), encoder.ppm_spec()), (CodecId::Zstd, None));
+            assert_eq!((encoder.codec(), encoder.model_spec()), (CodecId::Zstd, None));
         } else {
             let base = Base { len: base.len.min(PPM_PRIME_LEN_MAX as u32), ..base };
-            encoder.begin_ppm(PPM, base).unwrap();
-            decoder.begin_ppm(PPM, base).unwrap();
-            assert_eq!((encoder.codec(), encoder.ppm_spec()), (CodecId::Ppm, Some(PPM)));
+            encoder.begin_model(PPM, base).unwrap();
+            decoder.begin_model(PPM, base).unwrap();
+            assert_eq!((encoder.codec(), encoder.model_spec()), (CodecId::Ppm, Some(PPM.into())));
             let longest = encoder.base_at(encoder.offset()).unwrap();
             assert!(longest.len as usize <= PPM_PRIME_LEN_MAX);
         }
@@ -85,16 +85,16 @@ fn they_begin_from_dictionaries() {
     let text = text(20_000);
     let dictionary = ContextDictionary::new(text[..10_000].to_vec()).unwrap();
     let (mut encoder, mut decoder) = ends();
-    encoder.begin_ppm(PPM, Base::default()).unwrap();
-    decoder.begin_ppm(PPM, Base::default()).unwrap();
+    encoder.begin_model(PPM, Base::default()).unwrap();
+    decoder.begin_model(PPM, Base::default()).unwrap();
     let cold = exchange(&mut encoder, &mut decoder, &text[10_000..11_000]);
-    encoder.begin_ppm(PPM, Source::Dictionary(&dictionary, 10_000)).unwrap();
-    decoder.begin_ppm(PPM, Source::Dictionary(&dictionary, 10_000)).unwrap();
+    encoder.begin_model(PPM, Source::Dictionary(&dictionary, 10_000)).unwrap();
+    decoder.begin_model(PPM, Source::Dictionary(&dictionary, 10_000)).unwrap();
     assert!(exchange(&mut encoder, &mut decoder, &text[10_000..11_000]) < cold);
     assert_eq!(encoder.offset(), 11_000);
     for len in [0, 10_001] {
-        assert!(encoder.begin_ppm(PPM, Source::Dictionary(&dictionary, len)).is_err());
-        assert!(decoder.begin_ppm(PPM, Source::Dictionary(&dictionary, len)).is_err());
+        assert!(encoder.begin_model(PPM, Source::Dictionary(&dictionary, len)).is_err());
+        assert!(decoder.begin_model(PPM, Source::Dictionary(&dictionary, len)).is_err());
     }
 }
 
@@ -102,13 +102,13 @@ fn they_begin_from_dictionaries() {
 fn what_is_not_possible_is_refused() {
     let (mut encoder, mut decoder) = ends();
     let no_model = PpmSpec { order: 13, ..PPM };
-    assert_eq!(encoder.begin_ppm(no_model, Base::default()), Err(CodecError::Ppm(no_model)));
-    assert_eq!(decoder.begin_ppm(no_model, Base::default()), Err(DecodeError::Ppm(no_model)));
+    assert_eq!(encoder.begin_model(no_model, Base::default()), Err(CodecError::Ppm(no_model)));
+    assert_eq!(decoder.begin_model(no_model, Base::default()), Err(DecodeError::Ppm(no_model)));
     let nowhere = Base { offset: 5, len: 5 };
-    assert_eq!(encoder.begin_ppm(PPM, nowhere), Err(CodecError::Base(nowhere)));
-    assert_eq!(decoder.begin_ppm(PPM, nowhere), Err(DecodeError::Base(nowhere)));
+    assert_eq!(encoder.begin_model(PPM, nowhere), Err(CodecError::Base(nowhere)));
+    assert_eq!(decoder.begin_model(PPM, nowhere), Err(DecodeError::Base(nowhere)));
     // Batches of a model can't stand alone.
-    encoder.begin_ppm(PPM, Base::default()).unwrap();
+    encoder.begin_model(PPM, Base::default()).unwrap();
     let alone = encoder.compress_alone(b"a batch", &mut Vec::new());
     assert_eq!(alone, Err(CodecError::NoGeneration));
     assert_eq!(encoder.begin_alone(ZSTD, Base::default(), true), Err(CodecError::NoGeneration));
@@ -117,8 +117,8 @@ fn what_is_not_possible_is_refused() {
 #[test]
 fn damage_ends_the_generation() {
     let (mut encoder, mut decoder) = ends();
-    encoder.begin_ppm(PPM, Base::default()).unwrap();
-    decoder.begin_ppm(PPM, Base::default()).unwrap();
+    encoder.begin_model(PPM, Base::default()).unwrap();
+    decoder.begin_model(PPM, Base::default()).unwrap();
     let batch = text(1_000);
     exchange(&mut encoder, &mut decoder, &batch);
     let mut data = vec![0; 10];
@@ -126,7 +126,7 @@ fn damage_ends_the_generation() {
     assert_eq!(decoder.offset(), 1_000);
     assert_eq!(decoder.decode(&[1; 5], &mut data), Err(DecodeError::NoGeneration));
     let base = encoder.base_at(1_000).unwrap();
-    encoder.begin_ppm(PPM, base).unwrap();
-    decoder.begin_ppm(PPM, base).unwrap();
+    encoder.begin_model(PPM, base).unwrap();
+    decoder.begin_model(PPM, base).unwrap();
     exchange(&mut encoder, &mut decoder, &batch);
 }

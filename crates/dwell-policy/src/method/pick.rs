@@ -84,8 +84,9 @@ pub struct Assumed<C> {
     pub codec: C,
     /// Processor time for each byte of the original, in nanoseconds.
     pub cost_ns: f64,
-    /// The receiver takes as long for it as the sender.
-    pub takes_receiver: bool,
+    /// How many of the bytes that a receiver says it has time for one of these stands for: zero if it takes the receiver
+    /// next to no time, and otherwise it takes as long as the sender.
+    pub receiver_bytes: f64,
 }
 
 /// The result of trying a codec.
@@ -119,7 +120,7 @@ impl Conditions {
 /// use dwell_base::Instant;
 /// use dwell_policy::method::{Assumed, CodecPick, CodecPoint, Tried};
 ///
-/// let assumed = |codec, cost_ns| Assumed { codec, cost_ns, takes_receiver: false };
+/// let assumed = |codec, cost_ns| Assumed { codec, cost_ns, receiver_bytes: 0.0 };
 /// let mut pick = CodecPick::new(&[assumed("fast", 5.0), assumed("strong", 30.0)], "fast");
 /// let (at, link) = (Instant::from_ns, Some(10e6));
 /// pick.compressed(200_000, 80_000, 1_000_000);
@@ -301,7 +302,8 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     /// Returns what a codec carries over the link at this cost and ratio, with the processors of both ends.
     fn carried_at(&self, link: f64, codec: &Candidate<C>, point: CodecPoint) -> Carried {
         let mut processor = self.processor;
-        if let Some(bytes) = self.receiver.filter(|_| codec.takes_receiver) {
+        if let Some(bytes) = self.receiver.filter(|_| codec.takes_receiver()) {
+            let bytes = bytes / codec.receiver_bytes;
             processor.share = processor.share.min(bytes * point.cost_ns / 1e9);
         }
         processor.carried(link, point)
@@ -329,8 +331,9 @@ impl<C: Copy + PartialEq> CodecPick<C> {
     /// it is not. What takes zstd longer, whose tables others push out of the caches, says nothing of models, which are
     /// never in them.
     fn cost_truth(&self, at: usize) -> f64 {
-        let is_model = self.candidates[at].takes_receiver;
-        let alike = self.candidates.iter().enumerate().filter(|it| it.1.takes_receiver == is_model);
+        let is_model = self.candidates[at].takes_receiver();
+        let alike =
+            self.candidates.iter().enumerate().filter(|it| it.1.takes_receiver() == is_model);
         let known = alike.filter_map(|(other, it)| Some((other, it.truth?.1)));
         known.min_by_key(|it| it.0.abs_diff(at)).map_or(1.0, |it| it.1)
     }
@@ -364,7 +367,7 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         let bias = [own, present].map(|it| it.bias_beside(now, content, mean));
         let ratio = (tried.ratio * self.ratio_truth() * (bias[0] - bias[1]).exp()).min(1.0);
         // Before it is known how the present one's cost comes true, that says nothing of another kind.
-        let is_alike = own.takes_receiver == present.takes_receiver || present.truth.is_some();
+        let is_alike = own.takes_receiver() == present.takes_receiver() || present.truth.is_some();
         let drift = if is_alike { self.cost_drift() } else { 1.0 };
         Some(CodecPoint::new(tried.cost_ns * self.cost_truth(at) * drift, ratio))
     }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use dwell_base::Rate;
-use dwell_codec::{CodecId, CodecSpec, PPM_ORDER_MAX, PPM_ORDER_MIN, PpmSpec};
+use dwell_codec::{CodecId, CodecSpec, MixSpec, ModelSpec, PPM_ORDER_MAX, PPM_ORDER_MIN, PpmSpec};
 use toml::de::DeValue;
 
 use super::{PeerConfig, value};
@@ -24,14 +24,23 @@ pub(crate) const PICKED_LEVEL_MAX: i32 = 15;
 /// What has no context then is compressed with this.
 const BESIDE_PICKED: CodecSpec = CodecSpec { id: CodecId::Zstd, level: 1 };
 
-/// A codec of packets; or the order of a model for batches in contexts, or none for these, with the codec of
+/// A model of batches in contexts, as it is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// Prediction by partial matching, with this order: see [`PPM_ORDER_MIN`] and [`PPM_ORDER_MAX`].
+    Ppm(u8),
+    /// Mixing of contexts.
+    Mix,
+}
+
+/// A codec of packets; or the kind of a model for batches in contexts, or none for these, with the codec of
 /// all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codec {
     /// The codec of what has no model, and is in no context whose codec is picked.
     pub spec: CodecSpec,
-    /// The order of the models, if that is the codec: see [`PPM_ORDER_MIN`] and [`PPM_ORDER_MAX`].
-    pub model_order: Option<u8>,
+    /// The kind of the models, if that is the codec.
+    pub model_kind: Option<ModelKind>,
     /// The codec is picked.
     pub picks: bool,
 }
@@ -39,21 +48,26 @@ pub struct Codec {
 impl FromStr for Codec {
     type Err = String;
 
-    /// Reads `lz4`, `zstd:6`, `ppm:6` and the like; an error is a sentence.
+    /// Reads `lz4`, `zstd:6`, `ppm:6`, `mix` and the like; an error is a sentence.
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.eq_ignore_ascii_case(AUTO) {
-            return Ok(Self { spec: BESIDE_PICKED, model_order: None, picks: true });
+            return Ok(Self { spec: BESIDE_PICKED, model_kind: None, picks: true });
         }
         let (name, order) = match text.split_once(':') {
             Some((name, order)) => (name, Some(order)),
             None => (text, None),
         };
+        if text.eq_ignore_ascii_case(CodecId::Mix.name()) {
+            let model_kind = Some(ModelKind::Mix);
+            return Ok(Self { spec: BESIDE_MODELS, model_kind, picks: false });
+        }
         let ppm = CodecId::Ppm.name();
         if !name.eq_ignore_ascii_case(ppm) {
             let spec = text.parse();
-            let spec = spec.map_err(|error| format!("{error}; or \"{ppm}\", or \"{AUTO}\""))?;
-            return Ok(Self { spec, model_order: None, picks: false });
+            let spec =
+                spec.map_err(|error| format!("{error}; or \"{ppm}\", \"mix\" or \"{AUTO}\""))?;
+            return Ok(Self { spec, model_kind: None, picks: false });
         }
         let order = match order {
             None => Some(PpmSpec::default().order),
@@ -63,7 +77,7 @@ impl FromStr for Codec {
         let order = order.ok_or_else(|| {
             format!("\"{text}\" has no such order: it can be {PPM_ORDER_MIN} to {PPM_ORDER_MAX}")
         })?;
-        Ok(Self { spec: BESIDE_MODELS, model_order: Some(order), picks: false })
+        Ok(Self { spec: BESIDE_MODELS, model_kind: Some(ModelKind::Ppm(order)), picks: false })
     }
 }
 
@@ -73,17 +87,24 @@ pub(super) fn codec(value: &DeValue<'_>) -> Result<Codec, String> {
 
 impl PeerConfig {
     /// Returns the model for batches in contexts, if that is the codec.
-    pub fn model(&self) -> Option<PpmSpec> {
-        self.model_order.map(|order| PpmSpec { order, memory_log: self.model_memory_log })
+    pub fn model(&self) -> Option<ModelSpec> {
+        let memory_log = self.model_memory_log;
+        Some(match self.model_kind? {
+            ModelKind::Ppm(order) => PpmSpec { order, memory_log }.into(),
+            ModelKind::Mix => MixSpec { memory_log }.into(),
+        })
     }
 
     /// Returns the codec as users write it.
     pub fn codec_name(&self) -> String {
-        match self.model_order {
+        match self.model_kind {
             None if self.picks_codec => AUTO.to_owned(),
             None => self.codec.to_string(),
-            Some(order) if order == PpmSpec::default().order => CodecId::Ppm.name().to_owned(),
-            Some(order) => format!("{}:{order}", CodecId::Ppm),
+            Some(ModelKind::Mix) => CodecId::Mix.name().to_owned(),
+            Some(ModelKind::Ppm(order)) if order == PpmSpec::default().order => {
+                CodecId::Ppm.name().to_owned()
+            }
+            Some(ModelKind::Ppm(order)) => format!("{}:{order}", CodecId::Ppm),
         }
     }
 
@@ -95,7 +116,7 @@ impl PeerConfig {
     /// Returns true if batches may have a model, on a link of this rate.
     pub(crate) fn may_have_models(&self, rate: Option<Rate>) -> bool {
         let is_thin = rate.is_some_and(|rate| rate.as_bps() <= MODEL_RATE_BPS_MAX);
-        self.model_order.is_some() || self.picks_codec && is_thin
+        self.model_kind.is_some() || self.picks_codec && is_thin
     }
 }
 

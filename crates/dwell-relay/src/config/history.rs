@@ -123,7 +123,7 @@ pub(super) fn check_memory(config: &PeerConfig) -> Result<(), String> {
 
 /// Checks that what is configured for batches in contexts has such.
 pub(super) fn check_model(config: &PeerConfig) -> Result<(), String> {
-    if config.model_order.is_none() {
+    if config.model_kind.is_none() {
         return Ok(());
     }
     let codec = config.codec_name();
@@ -174,7 +174,7 @@ pub(super) fn scheme(
         Select::Waiting { gather, packets_max: 2.., bytes_max, .. }
         | Select::Slack { gather, bytes_max, .. } => {
             *gather = scope;
-            *bytes_max = batch_bytes_max(config.model_order.is_some()).min(*bytes_max);
+            *bytes_max = batch_bytes_max(config.model_kind.is_some()).min(*bytes_max);
         }
         _ => {
             let packets = config.blocks.packets.map_or("", |_| " with block_packets");

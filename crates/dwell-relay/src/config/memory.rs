@@ -29,7 +29,7 @@ impl PeerConfig {
         if self.history == History::Off || self.codec.id != CodecId::Zstd {
             return of_receiving;
         }
-        let has_models = self.model_order.is_some() || self.picks_codec;
+        let has_models = self.model_kind.is_some() || self.picks_codec;
         let models = if has_models { model_bytes } else { 0 };
         of_receiving + contexts * spec.encoder_bytes_max() + models
     }

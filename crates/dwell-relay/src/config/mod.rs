@@ -45,7 +45,7 @@ use dwell_policy::{
 use ipnet::IpNet;
 
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
-pub use codec::Codec;
+pub use codec::{Codec, ModelKind};
 pub(crate) use codec::{PICKED_LEVEL_MAX, batch_bytes_max};
 pub use dwell_drive::BlockConfig;
 pub use endpoint::{Endpoint, ParseEndpointError};
@@ -259,8 +259,8 @@ pub struct PeerConfig {
     pub saving: SavingConfig,
     /// The codec that packets are compressed with; in contexts with a model, what has none.
     pub codec: CodecSpec,
-    /// The order of the models that batches in contexts are compressed with, if it is the codec ppm.
-    pub model_order: Option<u8>,
+    /// The kind of the models that batches in contexts are compressed with, if the codec is one of models.
+    pub model_kind: Option<ModelKind>,
     /// True if a codec is picked by what it brings and costs, for each context, and for what is in none.
     pub picks_codec: bool,
     /// The rate of the link.
@@ -468,7 +468,7 @@ impl PeerConfig {
             one_way_delay_ns: None,
             saving: SavingConfig::default(),
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },
-            model_order: None,
+            model_kind: None,
             picks_codec: true,
             rate: RateConfig::Auto,
             queue: QueueLimit::default(),

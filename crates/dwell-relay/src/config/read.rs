@@ -476,8 +476,8 @@ impl PeerKeys {
         }
         set(&mut peer.model_memory_log, &self.model_memory_log);
         if let Some(codec) = &self.codec {
-            let codec::Codec { spec, model_order, picks } = codec.value;
-            (peer.codec, peer.model_order, peer.picks_codec) = (spec, model_order, picks);
+            let codec::Codec { spec, model_kind, picks } = codec.value;
+            (peer.codec, peer.model_kind, peer.picks_codec) = (spec, model_kind, picks);
         }
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;

@@ -1,4 +1,5 @@
 use super::*;
+use dwell_codec::MixSpec;
 use dwell_policy::{BlockOrder, Gather, History, Release, Select};
 
 mod errors;
@@ -267,7 +268,7 @@ fn every_key_reaches_its_field() {
             },
             blocks: BlockConfig { bytes: 4096, packets: Some(7), lead: 2 },
             codec: "lz4".parse().unwrap(),
-            model_order: None,
+            model_kind: None,
             picks_codec: false,
             rate: RateConfig::Fixed(Rate::from_mbps(10)),
             queue: QueueLimit {
@@ -319,8 +320,13 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
     assert_eq!(bytes_max("codec = \"ppm\""), 15 << 10);
     let config = with("codec = \"ppm:8\"\nmodel_memory = \"4MiB\"").unwrap();
     let peer = &config.peers[0];
-    assert_eq!(peer.model(), Some(PpmSpec { order: 8, memory_log: 22 }));
+    assert_eq!(peer.model(), Some(PpmSpec { order: 8, memory_log: 22 }.into()));
     assert_eq!((peer.codec.to_string(), peer.codec_name()), ("zstd:6".into(), "ppm:8".into()));
+    assert_eq!(bytes_max("codec = \"mix\""), 15 << 10);
+    let config = with("codec = \"mix\"\nmodel_memory = \"4MiB\"").unwrap();
+    let peer = &config.peers[0];
+    assert_eq!(peer.model(), Some(MixSpec { memory_log: 22 }.into()));
+    assert_eq!((peer.codec.to_string(), peer.codec_name()), ("zstd:6".into(), "mix".into()));
     for (lines, history) in [
         ("", History::Auto),
         ("history = \"flow\"", History::Flow),
@@ -354,6 +360,8 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
             "with history = \"auto\" and retransmit = \"auto\"",
         ),
         ("codec = \"ppm\"\nmodels_max = 0", "write models_max = 1"),
+        ("codec = \"mix:3\"", "or \"ppm\", \"mix\" or \"auto\""),
+        ("codec = \"mix\"\nscheme = \"packet\"", "\"mix\" predicts from what went before"),
         ("models_max = 17", "from 0 to 16"),
         ("model_memory = \"512KiB\"", "must be from 1"),
         (

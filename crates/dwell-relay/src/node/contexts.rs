@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
-use dwell_codec::{CodecSpec, ContextDictionary, PpmSpec};
+use dwell_codec::{CodecSpec, ContextDictionary, ModelSpec};
 use dwell_drive::FlowHistories;
 use dwell_policy::History;
 use dwell_report::status::{RxContexts, TxContexts};
@@ -92,7 +92,11 @@ impl Limits {
         Self {
             contexts: config.contexts_max,
             ring_log: config.context_window_log,
-            models: (contexts > 0).then_some(ModelOffer { contexts, memory_log }),
+            models: (contexts > 0).then_some(ModelOffer {
+                contexts,
+                memory_log,
+                takes_mixed: true,
+            }),
         }
     }
 
@@ -108,6 +112,7 @@ impl Limits {
         let both = |(ours, theirs): (ModelOffer, ModelOffer)| ModelOffer {
             contexts: ours.contexts.min(theirs.contexts),
             memory_log: ours.memory_log.min(theirs.memory_log),
+            takes_mixed: ours.takes_mixed && theirs.takes_mixed,
         };
         Self {
             contexts: self.contexts.min(offer.contexts),
@@ -117,15 +122,16 @@ impl Limits {
     }
 
     /// Returns the model that the context of this number can have in place of the wanted one.
-    fn model(&self, context: u8, wanted: Option<PpmSpec>) -> Option<PpmSpec> {
+    fn model(&self, context: u8, wanted: Option<ModelSpec>) -> Option<ModelSpec> {
         let models = self.models.filter(|models| context < models.contexts)?;
-        let wanted = wanted?;
-        Some(PpmSpec { memory_log: wanted.memory_log.min(models.memory_log), ..wanted })
+        let can_be =
+            |wanted: &ModelSpec| models.takes_mixed || !matches!(wanted, ModelSpec::Mix(_));
+        Some(wanted.filter(can_be)?.within(models.memory_log))
     }
 
     /// Returns true if there is memory for this model in the context of this number.
-    fn takes(&self, context: u8, spec: PpmSpec) -> bool {
-        self.models.is_some_and(|it| context < it.contexts && spec.memory_log <= it.memory_log)
+    fn takes(&self, context: u8, spec: ModelSpec) -> bool {
+        self.models.is_some_and(|it| context < it.contexts && spec.memory_log() <= it.memory_log)
     }
 }
 

@@ -318,7 +318,7 @@ impl Peer {
         exceptions.push(NEVER_COMPRESSED);
         let mut learned =
             LearnedConfig { poor_ratio: config.poor_ratio, ..LearnedConfig::default() };
-        if config.model_order.is_some() {
+        if config.model_kind.is_some() {
             learned.first_cost_ps_per_byte = MODEL_PS_PER_BYTE;
         }
         let wanted = PortConfig {
@@ -542,10 +542,10 @@ impl Peer {
         self.handshake.set_offer(offer(self.transit, contexts));
     }
 
-    /// Offers as a version does that knows no predicted headers.
+    /// Offers as an older version does.
     #[cfg(test)]
-    pub(crate) fn offer_no_prediction(&mut self) {
-        let contexts = ContextOffer { takes_predicted: false, ..self.contexts.offer() };
+    pub(crate) fn offer_less(&mut self, less: impl Fn(ContextOffer) -> ContextOffer) {
+        let contexts = less(self.contexts.offer());
         self.handshake.set_offer(offer(self.transit, contexts));
     }
 
@@ -640,7 +640,7 @@ impl Peer {
     /// longer they are.
     fn wants_short_batches(&self) -> bool {
         let has_model = || self.contexts.outgoing.has_picked_model();
-        self.config.model_order.is_some() || self.takes_models() && has_model()
+        self.config.model_kind.is_some() || self.takes_models() && has_model()
     }
 
     /// Another codec may have been picked: the port learns how long batches may be.

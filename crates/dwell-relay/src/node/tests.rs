@@ -20,6 +20,7 @@ mod hub;
 mod journal;
 mod keys;
 mod lost;
+mod mixed;
 mod models;
 mod own_rate;
 mod pairs;

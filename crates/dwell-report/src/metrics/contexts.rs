@@ -43,7 +43,7 @@ fn of_sending(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.counter("dwell_context_compressed_bytes_total", help, &out, f(tx.bytes_out));
     let help = "Generations of contexts that began from the dictionary.";
     page.counter("dwell_context_dictionary_starts_total", help, &out, f(tx.dictionary_starts));
-    let help = "Generations of contexts with a model of the codec ppm.";
+    let help = "Generations of contexts with a model of the codecs ppm and mix.";
     page.counter("dwell_context_model_generations_total", help, &out, f(tx.model_generations));
     let help = "Packets that were lost with a generation of a context, and sent once more.";
     let label = [("peer", name)];
@@ -92,7 +92,7 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.counter("dwell_context_compressed_bytes_total", help, &r#in, f(rx.bytes_in));
     let help = "Generations of contexts that began from the dictionary.";
     page.counter("dwell_context_dictionary_starts_total", help, &r#in, f(rx.dictionary_starts));
-    let help = "Generations of contexts with a model of the codec ppm.";
+    let help = "Generations of contexts with a model of the codecs ppm and mix.";
     page.counter("dwell_context_model_generations_total", help, &r#in, f(rx.model_generations));
     let mut one = |name, help, count: u64| page.counter(name, help, &label, f(count));
     one("dwell_context_gaps_total", "Times that records waited for a missing one.", rx.gaps);

@@ -24,7 +24,7 @@ pub struct TxContexts {
     pub dictionary_starts: u64,
     /// Of the generations, those whose batches stand alone.
     pub acknowledged_generations: u64,
-    /// Of the generations, those with a model of the codec ppm.
+    /// Of the generations, those with a model of the codecs ppm and mix.
     pub model_generations: u64,
     /// The codecs in use, each with the number of contexts that have it.
     pub codecs: BTreeMap<String, u64>,
@@ -85,7 +85,7 @@ pub struct RxContexts {
     pub dictionary_starts: u64,
     /// Of these, those whose batches stand alone.
     pub acknowledged_generations: u64,
-    /// Of these, those with a model of the codec ppm.
+    /// Of these, those with a model of the codecs ppm and mix.
     pub model_generations: u64,
     /// Times that a record was missing and others waited for it.
     pub gaps: u64,

@@ -152,7 +152,7 @@ const CONTEXTS: Option<ContextOffer> = Some(ContextOffer {
         len: 32_768,
         hash: [0xd1, 0xc7, 0x10, 0x0a, 0xe5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     }),
-    models: Some(ModelOffer { contexts: 4, memory_log: 24 }),
+    models: Some(ModelOffer { contexts: 4, memory_log: 24, takes_mixed: true }),
     takes_predicted: true,
 });
 

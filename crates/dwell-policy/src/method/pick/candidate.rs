@@ -40,7 +40,7 @@ pub(super) struct Candidate<C> {
     assumed_ns: f64,
     /// The content that it was tried with, by its number.
     pub(super) tried_in: u32,
-    pub(super) takes_receiver: bool,
+    pub(super) receiver_bytes: f64,
     /// None before it was tried.
     pub(super) ratio: Option<f64>,
     /// It is tried, or was; or that has failed.
@@ -67,7 +67,12 @@ pub(super) fn content_of(ratio: f64) -> usize {
 }
 
 impl<C> Candidate<C> {
-    pub(super) fn new(Assumed { codec, cost_ns, takes_receiver }: Assumed<C>) -> Self {
+    /// Returns true if the receiver takes as long for it as the sender.
+    pub(super) fn takes_receiver(&self) -> bool {
+        self.receiver_bytes > 0.0
+    }
+
+    pub(super) fn new(Assumed { codec, cost_ns, receiver_bytes }: Assumed<C>) -> Self {
         let (assumed_ns, times, was_asked) = (cost_ns, 1.0, false);
         let (ratio, truth, biases) = (None, None, [None; CONTENTS]);
         Self {
@@ -75,7 +80,7 @@ impl<C> Candidate<C> {
             cost_ns,
             assumed_ns,
             tried_in: 0,
-            takes_receiver,
+            receiver_bytes,
             ratio,
             was_asked,
             truth,
@@ -159,7 +164,7 @@ mod tests {
     use super::*;
 
     fn candidate(codec: u8) -> Candidate<u8> {
-        Candidate::new(Assumed { codec, cost_ns: 1.0, takes_receiver: false })
+        Candidate::new(Assumed { codec, cost_ns: 1.0, receiver_bytes: 0.0 })
     }
 
     fn at(s: u64) -> Instant {

@@ -91,7 +91,11 @@ struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     fn new(turns: &'a [(&'a Content, f64)], mbit: f64) -> Self {
-        let of = |(codec, &cost_ns)| Assumed { codec, cost_ns, takes_receiver: codec >= ZSTD };
+        let of = |(codec, &cost_ns)| Assumed {
+            codec,
+            cost_ns,
+            receiver_bytes: f64::from(codec >= ZSTD),
+        };
         let assumed: Vec<_> = ASSUMED.iter().enumerate().map(of).collect();
         let pick = CodecPick::new(&assumed, FIRST);
         let (link, trial) = (mbit * MBIT, None);

@@ -15,7 +15,7 @@ const MBIT: f64 = 125_000.0;
 
 fn pick() -> CodecPick<usize> {
     // The strongest is one that takes the receiver as long.
-    let of = |(codec, &cost_ns)| Assumed { codec, cost_ns, takes_receiver: codec == 4 };
+    let of = |(codec, &cost_ns)| Assumed { codec, cost_ns, receiver_bytes: f64::from(codec == 4) };
     let assumed: Vec<_> = COSTS.iter().enumerate().map(of).collect();
     CodecPick::new(&assumed, 0)
 }

@@ -50,7 +50,7 @@ pub(in crate::node) struct AloneCodec {
 impl AloneCodec {
     /// Begins with this codec.
     pub(super) fn new(first: CodecSpec) -> Self {
-        let assumed = |(codec, cost_ns)| Assumed { codec, cost_ns, takes_receiver: false };
+        let assumed = |(codec, cost_ns)| Assumed { codec, cost_ns, receiver_bytes: 0.0 };
         Self { pick: CodecPick::new(&CANDIDATES.map(assumed), first), sample: None }
     }
 

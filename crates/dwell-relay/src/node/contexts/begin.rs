@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use dwell_codec::{
-    Base, CodecError, CodecId, ContextDictionary, ContextEncoder, ContextSpec, PPM_PRIME_LEN_MAX,
-    PpmSpec, Source,
+    Base, CodecError, CodecId, ContextDictionary, ContextEncoder, ContextSpec, ModelSpec, Source,
 };
 use dwell_wire::{DictionaryName, Start, StartBase};
 
@@ -13,7 +12,7 @@ use dwell_wire::{DictionaryName, Start, StartBase};
 pub(super) struct Coder {
     pub(super) zstd: ContextSpec,
     /// A model in place of zstd, in running generations.
-    pub(super) model: Option<PpmSpec>,
+    pub(super) model: Option<ModelSpec>,
 }
 
 impl Coder {
@@ -21,7 +20,8 @@ impl Coder {
     pub(super) fn name(&self) -> u64 {
         let level = 2 * self.zstd.level.unsigned_abs() + u32::from(self.zstd.level < 0);
         match self.model {
-            Some(model) => (1 << 32) + u64::from(model.order),
+            Some(ModelSpec::Ppm(model)) => (1 << 32) + u64::from(model.order),
+            Some(ModelSpec::Mix(_)) => 2 << 32,
             None => u64::from(level),
         }
     }
@@ -75,8 +75,10 @@ impl Generation {
         dictionary: Option<&Arc<ContextDictionary>>,
     ) -> Self {
         let len_max = match kind {
-            Kind::Running if coder.model.is_some() => PPM_PRIME_LEN_MAX as u32,
-            Kind::Running => 1 << coder.zstd.window_log,
+            Kind::Running => match coder.model {
+                Some(model) => model.prime_len_max() as u32,
+                None => 1 << coder.zstd.window_log,
+            },
             Kind::Alone { .. } => coder.zstd.alone_base_len_max(),
         };
         match dictionary.filter(|_| ring.len == 0) {
@@ -109,7 +111,7 @@ impl Generation {
             None => Source::Ring(base),
         };
         match (self.model(), self.kind) {
-            (Some(model), _) => encoder.begin_ppm(model, source),
+            (Some(model), _) => encoder.begin_model(model, source),
             (None, Kind::Running) => encoder.begin(spec, source),
             (None, Kind::Alone { keeps }) => encoder.begin_alone(spec, source, keeps),
         }
@@ -127,14 +129,14 @@ impl Generation {
     }
 
     /// Returns the model that it has: only batches that refer to all before them can.
-    pub(super) fn model(&self) -> Option<PpmSpec> {
+    pub(super) fn model(&self) -> Option<ModelSpec> {
         self.coder.model.filter(|_| self.kind == Kind::Running)
     }
 
     /// Returns the codec, and the byte for its window or its model.
     fn named(&self) -> (CodecId, u8) {
         match self.model().and_then(|model| model.to_wire().ok()) {
-            Some(model) => (CodecId::Ppm, model),
+            Some(named) => named,
             None => (CodecId::Zstd, self.coder.zstd.window_log),
         }
     }

@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_base::Rate;
-use dwell_codec::{Base, CodecError, ContextEncoder, ContextSpec, PPM_MEMORY_LOG_MIN, PpmSpec};
+use dwell_codec::{
+    Base, CodecError, CodecId, ContextEncoder, ContextSpec, MixSpec, ModelSpec, PPM_MEMORY_LOG_MIN,
+    PpmSpec,
+};
 use dwell_policy::method::{Assumed, CodecPick, Processor, Tried};
+use dwell_wire::ModelOffer;
 
 use super::begin::Coder;
+use super::incoming::model_bytes;
 use crate::config::PICKED_LEVEL_MAX;
 
 /// What batches can be compressed with.
@@ -17,11 +22,13 @@ pub(super) enum BatchCodec {
     Zstd(i32),
     /// A model of this order.
     Ppm(u8),
+    /// A model that mixes contexts.
+    Mix,
 }
 
 /// The codecs to choose from, with the time that each takes for a byte, in nanoseconds, before it was tried;
 /// that of a model is also what the receiver takes.
-const CANDIDATES: [(BatchCodec, f64); 10] = [
+const CANDIDATES: [(BatchCodec, f64); 11] = [
     (BatchCodec::Zstd(-3), 4.0),
     (BatchCodec::Zstd(1), 7.0),
     (BatchCodec::Zstd(3), 11.0),
@@ -33,7 +40,13 @@ const CANDIDATES: [(BatchCodec, f64); 10] = [
     (BatchCodec::Ppm(6), 180.0),
     // Of lines that are much alike, as telemetry and logs, it leaves a tenth less than order 6.
     (BatchCodec::Ppm(12), 240.0),
+    // Of such lines it leaves a fourth less again.
+    (BatchCodec::Mix, 800.0),
 ];
+/// Contexts are not mixed on links faster than this, in bits a second: a megabyte or two a second is what a processor mixes, and
+/// lines that become a twentieth would need five of them. To try it takes a fifth of a second, which would be for
+/// nothing there.
+const MIX_RATE_BPS_MAX: u64 = 2_000_000;
 /// Before anything was tried, by the link's rate in bits a second.
 const FIRST: [(u64, BatchCodec); 2] =
     [(20_000_000, BatchCodec::Zstd(6)), (100_000_000, BatchCodec::Zstd(3))];
@@ -61,8 +74,12 @@ impl BatchCodec {
 
     pub(super) fn pick(first: Self) -> CodecPick<Self> {
         let assumed = |(codec, cost_ns)| {
-            let takes_receiver = matches!(codec, Self::Ppm(_));
-            Assumed { codec, cost_ns, takes_receiver }
+            let receiver_bytes = match codec {
+                Self::Zstd(_) => 0.0,
+                Self::Ppm(_) => 1.0,
+                Self::Mix => model_bytes(Some(CodecId::Mix)) as f64,
+            };
+            Assumed { codec, cost_ns, receiver_bytes }
         };
         CodecPick::new(&CANDIDATES.map(assumed), first)
     }
@@ -71,28 +88,41 @@ impl BatchCodec {
     pub(super) fn coder(self, configured: Coder, memory_log: u8) -> Coder {
         let (level, model) = match self {
             Self::Zstd(level) => (level, None),
-            Self::Ppm(order) => (LEVEL_WITHOUT_MODEL, Some(PpmSpec { order, memory_log })),
+            model => (LEVEL_WITHOUT_MODEL, model.model(memory_log)),
         };
         Coder { zstd: ContextSpec { level, ..configured.zstd }, model }
+    }
+
+    /// Returns its model with this memory, if it has one.
+    fn model(self, memory_log: u8) -> Option<ModelSpec> {
+        match self {
+            Self::Zstd(_) => None,
+            Self::Ppm(order) => Some(PpmSpec { order, memory_log }.into()),
+            Self::Mix => Some(MixSpec { memory_log }.into()),
+        }
     }
 
     /// Makes an encoder to try it.
     pub(super) fn encoder(self) -> Result<ContextEncoder, CodecError> {
         let level = match self {
             Self::Zstd(level) => level,
-            Self::Ppm(_) => LEVEL_WITHOUT_MODEL,
+            _ => LEVEL_WITHOUT_MODEL,
         };
         let mut encoder =
             ContextEncoder::new(ContextSpec { level, window_log: TRIAL_LOG }, TRIAL_LOG)?;
-        if let Self::Ppm(order) = self {
-            encoder.begin_ppm(PpmSpec { order, memory_log: TRIAL_MODEL_LOG }, Base::default())?;
+        if let Some(model) = self.model(TRIAL_MODEL_LOG) {
+            encoder.begin_model(model, Base::default())?;
         }
         Ok(encoder)
     }
 
     /// Returns the codec of this coder.
     fn of(coder: Coder) -> Self {
-        coder.model.map_or(Self::Zstd(coder.zstd.level), |model| Self::Ppm(model.order))
+        match coder.model {
+            Some(ModelSpec::Ppm(model)) => Self::Ppm(model.order),
+            Some(ModelSpec::Mix(_)) => Self::Mix,
+            None => Self::Zstd(coder.zstd.level),
+        }
     }
 
     /// Returns true if this codec takes at least as long as another of its kind.
@@ -100,6 +130,7 @@ impl BatchCodec {
         match (self, other) {
             (Self::Zstd(own), Self::Zstd(other)) => own >= other,
             (Self::Ppm(own), Self::Ppm(other)) => own >= other,
+            (Self::Mix, Self::Mix) => true,
             _ => false,
         }
     }
@@ -142,11 +173,7 @@ impl Picking {
 
     /// A batch was compressed with this codec: lengths in bytes.
     pub(super) fn compressed(&mut self, coder: Coder, lens: (u64, u64), took_ns: u64) {
-        let is_present = match self.codec() {
-            BatchCodec::Zstd(level) => coder.model.is_none() && coder.zstd.level == level,
-            BatchCodec::Ppm(order) => coder.model.is_some_and(|model| model.order == order),
-        };
-        if is_present {
+        if BatchCodec::of(coder) == self.codec() {
             self.pick.compressed(lens.0, lens.1, took_ns);
             (self.batches, self.bytes) = (self.batches + 1, self.bytes + lens.0);
         }
@@ -157,9 +184,9 @@ impl Picking {
         &mut self,
         now: Instant,
         rate: Option<Rate>,
-        takes_models: bool,
+        models: Option<ModelOffer>,
     ) -> Option<(Vec<BatchCodec>, usize)> {
-        let list = self.pick.due_trial(now, bytes_a_second(rate), possible(takes_models));
+        let list = self.pick.due_trial(now, bytes_a_second(rate), possible(models, rate));
         let batch_len = self.bytes / self.batches.max(1);
         (self.batches, self.bytes) = (0, 0);
         (!list.is_empty()).then_some((list, batch_len as usize))
@@ -185,12 +212,12 @@ impl Picking {
         &mut self,
         now: Instant,
         (rate, receiver): (Option<Rate>, Option<Rate>),
-        takes_models: bool,
+        models: Option<ModelOffer>,
         processor: Processor,
     ) {
         self.pick.set_processor(processor);
         self.pick.set_receiver(bytes_a_second(receiver));
-        self.pick.review(now, bytes_a_second(rate), possible(takes_models));
+        self.pick.review(now, bytes_a_second(rate), possible(models, rate));
     }
 }
 
@@ -198,8 +225,14 @@ pub(super) fn bytes_a_second(rate: Option<Rate>) -> Option<f64> {
     rate.map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
-fn possible(takes_models: bool) -> impl Fn(BatchCodec) -> bool {
-    move |codec| takes_models || matches!(codec, BatchCodec::Zstd(_))
+/// Returns which codecs a context may have that may have these models, over a link of this rate.
+fn possible(models: Option<ModelOffer>, rate: Option<Rate>) -> impl Fn(BatchCodec) -> bool {
+    let is_thin = rate.is_some_and(|rate| rate.as_bps() <= MIX_RATE_BPS_MAX);
+    move |codec| match codec {
+        BatchCodec::Zstd(_) => true,
+        BatchCodec::Ppm(_) => models.is_some(),
+        BatchCodec::Mix => is_thin && models.is_some_and(|it| it.takes_mixed),
+    }
 }
 
 /// Counts coders by the names that users write.
@@ -207,7 +240,8 @@ pub(super) fn count(coders: impl Iterator<Item = Coder>) -> BTreeMap<String, u64
     let mut counts = BTreeMap::new();
     for coder in coders {
         let name = match coder.model {
-            Some(model) => format!("ppm:{}", model.order),
+            Some(ModelSpec::Ppm(model)) => format!("ppm:{}", model.order),
+            Some(ModelSpec::Mix(_)) => "mix".to_owned(),
             None => format!("zstd:{}", coder.zstd.level),
         };
         *counts.entry(name).or_default() += 1;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_codec::{Base, ContextDecoder, ContextDictionary, PpmSpec, Source};
+use dwell_codec::{Base, ContextDecoder, ContextDictionary, ModelSpec, Source};
 use dwell_wire::Headers;
 
 use crate::node::allowance::Allowance;
@@ -62,7 +62,7 @@ pub struct DecodeJob {
     pub(super) serial: u64,
     pub(super) decoder: Box<ContextDecoder>,
     /// A generation begins with it, with this model, from these bytes.
-    pub(super) begins: Option<(PpmSpec, OwnedSource)>,
+    pub(super) begins: Option<(ModelSpec, OwnedSource)>,
     pub(super) headers: Headers,
     pub(super) data: Vec<u8>,
     /// As long as the batch.
@@ -94,7 +94,7 @@ impl DecodeJob {
 
     fn decode(&mut self) -> Decoded {
         if let Some((model, source)) = &self.begins
-            && self.decoder.begin_ppm(*model, source.borrowed()).is_err()
+            && self.decoder.begin_model(*model, source.borrowed()).is_err()
         {
             return Decoded::NoBase;
         }

@@ -1,7 +1,7 @@
 //! Batches on their way to the compressor in a context, and back into the store.
 
 use dwell_base::Instant;
-use dwell_codec::{CONTEXT_BATCH_LEN_MAX, ContextSpec, PPM_RECORD_LEN_MAX};
+use dwell_codec::{CONTEXT_BATCH_LEN_MAX, ContextSpec, MODEL_RECORD_LEN_MAX};
 use dwell_drive::{Passed, gather};
 use dwell_policy::{Event, Job, Outcome, PacketId};
 use dwell_wire::block::BLOCK_HEADER_LEN;
@@ -48,7 +48,7 @@ pub(in crate::node) fn compress_in_context(
         memory_log: config.model_memory_log,
         are_short: peer.has_short_batches,
     };
-    let len_max = if wanted.are_short { PPM_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
+    let len_max = if wanted.are_short { MODEL_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
     let packets = || peer.port.batch(job.id).iter().map(|&id| store.get(id).0);
     // Headers are predicted once it is known in which context; until then only the most that this can take.
     let predicted_len_max = packets().map(|packet| packet.len() + GROWN_BYTES_MAX).sum::<usize>();

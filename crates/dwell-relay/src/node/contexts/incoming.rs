@@ -67,7 +67,9 @@ const COPIED_AS_FAST: u64 = 8;
 /// The bytes that zstd decodes in the time in which a model decodes one. A model may take much longer for what
 /// it can't predict: the time that passes counts, too.
 const MODEL_AS_SLOW: u64 = 64;
-/// What takes zstd's time for so many bytes, or less, is decoded at once: with a model, half a packet.
+/// The same for a model that mixes contexts.
+const MIX_AS_SLOW: u64 = 256;
+/// What takes zstd's time for so many bytes, or less, is decoded at once: with a model of ppm, half a packet.
 const HERE_BYTES_MAX: u64 = 600 * MODEL_AS_SLOW;
 /// The time for each of these bytes, in nanoseconds.
 const NS_OF_BYTE: u64 = 4;
@@ -77,6 +79,12 @@ const PARKED_BYTES_MAX: usize = 256 << 10;
 /// A report takes so many bytes of the link, and those of all contexts that nobody asked for one part in so many of it.
 const REPORT_LINK_BYTES: u64 = 96;
 const REPORT_LINK_PART: u64 = 8;
+
+/// Returns how many bytes of a model of ppm a byte of this one counts as, by what a receiver says that it has time for. Each
+/// byte of a model that mixes takes as long as any other, and about eight times as long as is assumed of ppm.
+pub(super) fn model_bytes(codec: Option<CodecId>) -> usize {
+    if codec == Some(CodecId::Mix) { 8 } else { 1 }
+}
 
 /// The times that are waited.
 #[derive(Clone, Copy, Debug)]
@@ -404,17 +412,18 @@ impl Incoming {
     /// A job comes back. Returns true if its batch is to be delivered.
     pub(crate) fn returned(&mut self, job: &mut DecodeJob) -> bool {
         let (begins, bytes, took_ns) = (job.begins.is_some(), job.out.len(), job.took_ns);
+        let codec = job.decoder.model_codec();
         let receiver = self.contexts.get_mut(&job.context);
         let is_good = receiver.is_some_and(|receiver| receiver.returned(job, &mut self.counts));
         // What was given up, or is damaged, says nothing of the time that it takes.
         // Nor does what is short, which is with a thread only where a model learns again.
         if is_good && !begins && bytes as u64 * MODEL_AS_SLOW > HERE_BYTES_MAX {
-            self.decoding.took(bytes, took_ns);
+            self.decoding.took(bytes * model_bytes(codec), took_ns);
         }
         is_good
     }
 
-    /// Returns the bytes that models restore in a second of a processor.
+    /// Returns the bytes that models of ppm restore in a second of a processor, or would by what others take.
     pub(crate) fn model_speed(&self) -> f64 {
         self.decoding.speed()
     }
@@ -473,14 +482,20 @@ impl Incoming {
         let receiver = self.contexts.get(&record.context);
         let start = start.filter(|_| receiver.is_none_or(|it| it.primes(record)));
         let base_len = start.map_or(0, |start| u64::from(start.base.len()));
-        let has_model = match start {
-            Some(start) => start.codec == CodecId::Ppm as u8,
-            None => receiver.is_some_and(|it| it.has_model()),
+        let model = match start {
+            Some(start) => {
+                [CodecId::Ppm, CodecId::Mix].into_iter().find(|&it| it as u8 == start.codec)
+            }
+            None => receiver.and_then(|it| it.model_codec()),
         };
         let len = u64::from(original_len);
         // zstd's base is copied, once or twice; a model learns it as it learns what it decodes.
         // A peer may name any length.
-        if has_model { (base_len + len) * MODEL_AS_SLOW } else { base_len / COPIED_AS_FAST + len }
+        match model {
+            Some(CodecId::Mix) => (base_len + len) * MIX_AS_SLOW,
+            Some(_) => (base_len + len) * MODEL_AS_SLOW,
+            None => base_len / COPIED_AS_FAST + len,
+        }
     }
 
     /// Returns true if the model of this record's context may become full with it.

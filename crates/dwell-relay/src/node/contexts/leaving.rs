@@ -42,7 +42,7 @@ fn decodes_slowly(for_ns: u64) -> Finding {
     Finding {
         problem: Problem::DecodesSlowly,
         why: format!(
-            "More comes from it in models (codec \"ppm\") than the processors of this machine decode. It is \
+            "More comes from it in models (codecs \"ppm\" and \"mix\") than the processors of this machine decode. It is \
              offered none for {} min: it sends by zstd.",
             for_ns / (60 * SECOND_NS)
         ),

@@ -379,10 +379,10 @@ impl Outgoing {
         let is_batch = left.made == Made::Done && !left.primed;
         if let Some(picking) = context.picking.as_mut().filter(|_| is_batch) {
             picking.compressed(context.present.coder, left.lens, left.took_ns);
-            let takes_models =
-                runs && self.limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
+            let models = self.limits.and_then(|it| it.models);
+            let models = models.filter(|it| runs && at < it.contexts);
             if self.trials.may_begin(now)
-                && let Some((codecs, len)) = picking.due_trial(now, self.rate, takes_models)
+                && let Some((codecs, len)) = picking.due_trial(now, self.rate, models)
             {
                 let trial = CodecTrial::of_context(context.group, &encoder, len, codecs);
                 self.trials.due = Some(trial);
@@ -397,7 +397,7 @@ impl Outgoing {
 
     /// Returns true if a model was picked for one of the contexts, so that batches have to be short.
     pub(crate) fn has_picked_model(&self) -> bool {
-        let is_model = |it: &Picking| matches!(it.codec(), BatchCodec::Ppm(_));
+        let is_model = |it: &Picking| !matches!(it.codec(), BatchCodec::Zstd(_));
         self.contexts.iter().any(|it| it.picking.as_deref().is_some_and(is_model))
     }
 
@@ -418,10 +418,10 @@ impl Outgoing {
         (self.rate, self.is_for_models) = (rate, is_for_models);
         let runs = is_for_models && self.mode() == Mode::Running;
         let models = self.limits.and_then(|limits| limits.models).filter(|_| runs);
-        let models = models.map_or(0, |models| usize::from(models.contexts));
         for (at, context) in self.contexts.iter_mut().enumerate() {
             if let Some(picking) = &mut context.picking {
-                picking.review(now, (rate, receiver), at < models, processor);
+                let models = models.filter(|it| at < usize::from(it.contexts));
+                picking.review(now, (rate, receiver), models, processor);
             }
         }
         self.trials.may_begin = may_try;

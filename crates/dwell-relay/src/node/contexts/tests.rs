@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate, Rng};
-use dwell_codec::{CodecId, ContextDictionary, ContextSpec};
+use dwell_codec::{CodecId, ContextDictionary, ContextSpec, PpmSpec};
 use dwell_policy::method::Processor;
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Headers, Start, StartBase};
 use proptest::prelude::*;
@@ -28,9 +28,10 @@ use crate::node::store::InContext;
 
 const LIMITS: Limits = Limits { contexts: 2, ring_log: 15, models: Some(MODELS) };
 /// One of the two contexts may have a model.
-const MODELS: ModelOffer = ModelOffer { contexts: 1, memory_log: 20 };
+const MODELS: ModelOffer = ModelOffer { contexts: 1, memory_log: 20, takes_mixed: true };
 const ZSTD: Coder = Coder { zstd: ContextSpec { level: 1, window_log: 15 }, model: None };
-const PPM: Coder = Coder { model: Some(PpmSpec { order: 4, memory_log: 26 }), ..ZSTD };
+const PPM: Coder =
+    Coder { model: Some(ModelSpec::Ppm(PpmSpec { order: 4, memory_log: 26 })), ..ZSTD };
 const RTT_NS: u64 = 20 * MILLI_NS;
 
 fn at(ms: u64) -> Instant {

@@ -1,6 +1,6 @@
 //! Codecs that are tried on what was sent.
 
-use dwell_codec::{CodecError, CodecSpec, Compressor, ContextEncoder, PPM_RECORD_LEN_MAX};
+use dwell_codec::{CodecError, CodecSpec, Compressor, ContextEncoder, MODEL_RECORD_LEN_MAX};
 use dwell_policy::method::{CodecPoint, Tried};
 
 use super::alone::assumed_ns;
@@ -55,7 +55,7 @@ impl CodecTrial {
     ) -> Self {
         let mut bytes = Vec::new();
         encoder.latest(TRIAL_LEN_MAX, &mut bytes);
-        let batch_len = batch_len.clamp(BATCH_LEN_MIN, PPM_RECORD_LEN_MAX);
+        let batch_len = batch_len.clamp(BATCH_LEN_MIN, MODEL_RECORD_LEN_MAX);
         Self::new((bytes, batch_len), Subject::Context { group, codecs, results: Vec::new() })
     }
 

@@ -13,6 +13,7 @@ use dwell_base::time::{MICRO_NS, MILLI_NS};
 use dwell_codec::ContextDictionary;
 use dwell_report::status::{PeerStatus, Problem};
 use dwell_testkit::{LinkSpec, extent};
+use dwell_wire::ContextOffer;
 
 use super::harness::*;
 use super::row::{Load, Plan, Row};
@@ -85,7 +86,10 @@ fn batches_refer_to_those_before_and_all_come_in_order() {
 pub(super) fn offer_no_prediction(net: &mut Net, ends: impl IntoIterator<Item = usize>) {
     for side in ends {
         let id = net.ends[side];
-        net.net.with_node(id, |end, _, _| end.node.peers[0].offer_no_prediction());
+        net.net.with_node(id, |end, _, _| {
+            let less = |offer| ContextOffer { takes_predicted: false, ..offer };
+            end.node.peers[0].offer_less(less);
+        });
     }
 }
 

@@ -170,6 +170,8 @@ pub(super) struct End {
     pub(super) made: Vec<Vec<u8>>,
     pub(super) made_at: Vec<Instant>,
     pub(super) traffic: Traffic,
+    /// What packets have in place of a text that repeats, piece by piece, and begins again.
+    pub(super) content: Option<&'static [u8]>,
     /// Its packets are of TCP, not of UDP.
     pub(super) is_tcp: bool,
     /// The source address of the other end's datagrams.
@@ -257,6 +259,7 @@ impl End {
             made: Vec::new(),
             made_at: Vec::new(),
             traffic: Traffic::default(),
+            content: None,
             is_tcp: false,
             received_from: ADDRESSES[1 - side].parse().expect("an address"),
             parts_max: 0,
@@ -294,6 +297,9 @@ impl End {
         let mut payload = vec![0; payload_len];
         if self.rng.chance(random) {
             self.rng.fill(&mut payload);
+        } else if let Some(content) = self.content {
+            let from = self.made.len() * payload_max as usize % (content.len() - payload_len);
+            payload.copy_from_slice(&content[from..][..payload_len]);
         } else {
             let text = b"the queue is idle time ";
             payload

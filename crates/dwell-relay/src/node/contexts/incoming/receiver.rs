@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::{
-    Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed, PpmSpec, Source,
+    Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, ModelSpec, Placed, Source,
 };
 use dwell_wire::columnar::Restored;
 use dwell_wire::{
@@ -71,8 +71,8 @@ impl<'a> Here<'a> {
     }
 
     /// Returns the model that a generation names, if there is memory for it.
-    fn model(&self, context: u8, start: Start) -> Option<PpmSpec> {
-        let spec = PpmSpec::from_wire(start.window_log).ok()?;
+    fn model(&self, context: u8, start: Start) -> Option<ModelSpec> {
+        let spec = ModelSpec::from_wire(start.codec, start.window_log)?.ok()?;
         self.limits.takes(context, spec).then_some(spec)
     }
 }
@@ -331,6 +331,11 @@ impl Receiver {
         hole.map_or(Instant::FAR_FUTURE, |(since, datagram)| since + wait_ns(datagram))
     }
 
+    /// Returns the codec of the running generation's model.
+    pub(super) fn model_codec(&self) -> Option<CodecId> {
+        self.away.as_ref().map_or_else(|| self.decoder.model_codec(), |away| Some(away.codec))
+    }
+
     /// Returns true if the running generation is decoded by a model.
     pub(super) fn has_model(&self) -> bool {
         self.away.is_some() || self.decoder.has_model()
@@ -417,11 +422,9 @@ impl Receiver {
         let has_begun = here.source(start.base).is_some_and(|source| {
             if start.codec == CodecId::Zstd as u8 {
                 self.decoder.begin(start.window_log, source).is_ok()
-            } else if start.codec == CodecId::Ppm as u8 {
-                let model = here.model(context, start);
-                model.is_some_and(|model| self.decoder.begin_ppm(model, source).is_ok())
             } else {
-                false
+                let model = here.model(context, start);
+                model.is_some_and(|model| self.decoder.begin_model(model, source).is_ok())
             }
         });
         if has_begun {

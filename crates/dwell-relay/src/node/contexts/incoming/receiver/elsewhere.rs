@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use dwell_base::Instant;
-use dwell_codec::{CodecId, ContextDecoder};
+use dwell_codec::{CodecId, ContextDecoder, ModelSpec};
 use dwell_wire::{ContextBody, ContextRecord, StartBase};
 
 use super::{Here, Receiver};
@@ -25,6 +25,8 @@ pub(super) struct Away {
     /// How far the ring had come before.
     pub(super) offset: u64,
     encoded_len: usize,
+    /// That of the model.
+    pub(super) codec: CodecId,
 }
 
 impl Receiver {
@@ -67,7 +69,7 @@ impl Receiver {
         };
         let is_newer = self.is_newer(record.generation);
         let begins = match start.filter(|_| is_newer) {
-            Some(start) if start.codec == CodecId::Ppm as u8 => {
+            Some(start) if ModelSpec::from_wire(start.codec, start.window_log).is_some() => {
                 let model = here.model(record.context, start)?;
                 Some((model, here.owned_source(start.base)?))
             }
@@ -89,10 +91,13 @@ impl Receiver {
         }
         let base = start.filter(|_| begins.is_some()).map(|start| start.base);
         // It takes the model's memory while it is away.
-        let begun = begins.as_ref().map_or(0, |(model, _)| 1 << model.memory_log);
+        let begun = begins.as_ref().map_or(0, |(model, _)| 1 << model.memory_log());
         let memory_bytes = self.decoder.memory_bytes().max(begun);
         let offset = self.decoder.offset();
-        self.away = Some(Away { serial, memory_bytes, base, offset, encoded_len: data.len() });
+        let codec = begins.as_ref().map(|(model, _)| model.codec());
+        let codec = codec.or(self.decoder.model_codec()).unwrap_or(CodecId::Ppm);
+        let encoded_len = data.len();
+        self.away = Some(Away { serial, memory_bytes, base, offset, encoded_len, codec });
         let none = Box::new(ContextDecoder::new(self.ring_log));
         Some(Box::new(DecodeJob {
             peer: 0,

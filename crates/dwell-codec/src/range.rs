@@ -9,18 +9,35 @@ const LENGTH_MIN: u32 = 1 << 24;
 const AHEAD: usize = 4;
 
 /// The binary logarithm of what probabilities of two outcomes are parts of.
-pub(super) const BINARY_BITS: u32 = 14;
+pub(crate) const BINARY_BITS: u32 = 14;
+
+/// The binary logarithm of what probabilities of bits are parts of, where a model predicts bit by bit.
+pub(crate) const BIT_BITS: u32 = 16;
 
 /// Takes what a model says about one symbol after another.
-pub(super) trait Coder {
+pub(crate) trait Coder {
     /// Takes the part from `below` on, as long as `size`, of an interval of `total`.
     fn part(&mut self, below: u32, size: u32, total: u32);
     /// Takes the likely one of two outcomes, or the other.
     fn outcome(&mut self, is_likely: bool, probability: u32);
 }
 
+/// Takes what a model says about one bit after another.
+pub(crate) trait BitCoder {
+    /// Takes a bit that is 1 with this probability, and returns it; or returns the one that was taken at the other end, whatever
+    /// this one is.
+    fn bit(&mut self, bit: u32, probability: u32) -> u32;
+}
+
 /// Writes nothing: what is coded is only learned.
-pub(super) struct Nowhere;
+pub(crate) struct Nowhere;
+
+impl BitCoder for Nowhere {
+    #[inline(always)]
+    fn bit(&mut self, bit: u32, _: u32) -> u32 {
+        bit
+    }
+}
 
 impl Coder for Nowhere {
     #[inline(always)]
@@ -30,7 +47,7 @@ impl Coder for Nowhere {
 }
 
 /// Appends a record to bytes that are there.
-pub(super) struct RangeEncoder<'a> {
+pub(crate) struct RangeEncoder<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
     /// The beginning of the interval behind what was written; with a 33rd bit, until that is carried.
@@ -39,7 +56,7 @@ pub(super) struct RangeEncoder<'a> {
 }
 
 impl<'a> RangeEncoder<'a> {
-    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
         Self { out, start, low: 0, length: u32::MAX }
     }
@@ -74,7 +91,7 @@ impl<'a> RangeEncoder<'a> {
     }
 
     /// Writes what names a number of the interval with the fewest bytes, one at least.
-    pub(super) fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         let end = self.low + u64::from(self.length);
         // The number in the interval with the most zeros at its end.
         let number = (0..=AHEAD as u32)
@@ -113,8 +130,23 @@ impl Coder for RangeEncoder<'_> {
     }
 }
 
+impl BitCoder for RangeEncoder<'_> {
+    #[inline(always)]
+    fn bit(&mut self, bit: u32, probability: u32) -> u32 {
+        let one = (self.length >> BIT_BITS) * probability;
+        if bit != 0 {
+            self.length = one;
+        } else {
+            self.low += u64::from(one);
+            self.length -= one;
+        }
+        self.normalize();
+        bit
+    }
+}
+
 /// Reads a record, any bytes.
-pub(super) struct RangeDecoder<'a> {
+pub(crate) struct RangeDecoder<'a> {
     rest: std::slice::Iter<'a, u8>,
     /// Zeros that were read behind the record.
     beyond: usize,
@@ -124,7 +156,7 @@ pub(super) struct RangeDecoder<'a> {
 }
 
 impl<'a> RangeDecoder<'a> {
-    pub(super) fn new(record: &'a [u8]) -> Self {
+    pub(crate) fn new(record: &'a [u8]) -> Self {
         let mut decoder = Self { rest: record.iter(), beyond: 0, number: 0, length: u32::MAX };
         for _ in 0..AHEAD {
             decoder.read_byte();
@@ -151,14 +183,14 @@ impl<'a> RangeDecoder<'a> {
 
     /// Returns where in an interval of `total` the number is; `total` or more if the record is damaged.
     #[inline(always)]
-    pub(super) fn position(&mut self, total: u32) -> u32 {
+    pub(crate) fn position(&mut self, total: u32) -> u32 {
         self.length /= total;
         self.number / self.length
     }
 
     /// Takes a part that has the position, of the interval of which that was asked.
     #[inline(always)]
-    pub(super) fn take(&mut self, below: u32, size: u32) {
+    pub(crate) fn take(&mut self, below: u32, size: u32) {
         self.number -= below * self.length;
         self.length *= size;
         self.normalize();
@@ -166,7 +198,7 @@ impl<'a> RangeDecoder<'a> {
 
     /// Returns which of two outcomes it was.
     #[inline(always)]
-    pub(super) fn outcome(&mut self, probability: u32) -> bool {
+    pub(crate) fn outcome(&mut self, probability: u32) -> bool {
         let likely = (self.length >> BINARY_BITS) * probability;
         let is_likely = self.number < likely;
         if is_likely {
@@ -181,7 +213,23 @@ impl<'a> RangeDecoder<'a> {
 
     /// Returns true if an encoder can have ended here: nothing of the record is left, and it says where in
     /// the interval.
-    pub(super) fn can_end(&self) -> bool {
+    pub(crate) fn can_end(&self) -> bool {
         self.rest.len() == 0 && self.number < self.length
+    }
+}
+
+impl BitCoder for RangeDecoder<'_> {
+    #[inline(always)]
+    fn bit(&mut self, _: u32, probability: u32) -> u32 {
+        let one = (self.length >> BIT_BITS) * probability;
+        let bit = u32::from(self.number < one);
+        if bit != 0 {
+            self.length = one;
+        } else {
+            self.number -= one;
+            self.length -= one;
+        }
+        self.normalize();
+        bit
     }
 }

@@ -1,7 +1,7 @@
-//! The gain and the cost of prediction by partial matching, beside zstd's contexts.
+//! The gain and the cost of models, prediction by partial matching and mixing of contexts, beside zstd's contexts.
 //!
 //! ```text
-//! cargo run --release -p dwell-codec --example ppm_ratio -- FILE... [ORDER:MIB...] [--record LEN...]
+//! cargo run --release -p dwell-codec --example model_ratio -- FILE... [ORDER:MIB...] [mix:MIB...] [--record LEN...]
 //! ```
 //!
 //! The files, one after another, are cut into records of 94, 1,400 and 8,400 bytes, or of those lengths that are
@@ -17,7 +17,8 @@
 use std::time::Instant;
 
 use dwell_codec::{
-    Base, ContextDecoder, ContextEncoder, ContextSpec, PpmDecoder, PpmEncoder, PpmSpec,
+    Base, ContextDecoder, ContextEncoder, ContextSpec, MixDecoder, MixEncoder, MixSpec, PpmDecoder,
+    PpmEncoder, PpmSpec,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -28,13 +29,14 @@ const BYTES_MAX: usize = 16 << 20;
 const RECORD_LENS: [usize; 3] = [94, 1_400, 8_400];
 const WINDOW_LOG: u8 = 23;
 const ZSTD_LEVELS: [i32; 3] = [1, 6, 12];
-/// Orders, each with the binary logarithm of the memory.
-const MODELS: [(u8, u8); 6] = [(3, 24), (4, 24), (5, 24), (6, 24), (6, 22), (8, 26)];
+/// Where none is named: orders with MiB, and the mixed one.
+const MODELS: [&str; 7] = ["3:16", "4:16", "5:16", "6:16", "6:4", "8:64", "mix:16"];
 
 #[derive(Clone, Copy)]
 enum Codec {
     Zstd(ContextSpec),
     Ppm(PpmSpec),
+    Mix(MixSpec),
 }
 
 /// A line of the table.
@@ -56,7 +58,7 @@ fn main() -> Result<(), Failure> {
             let len = len.filter(|len| (1..=65_535).contains(len));
             record_lens.push(len.ok_or("--record wants a length from 1 to 65535")?);
         } else if let Some(model) = model_of(&argument) {
-            models.push(model.check()?);
+            models.push(model);
         } else {
             bytes.extend(std::fs::read(&argument).map_err(|e| format!("{argument}: {e}"))?);
         }
@@ -66,7 +68,7 @@ fn main() -> Result<(), Failure> {
     }
     bytes.truncate(BYTES_MAX);
     if models.is_empty() {
-        models.extend(MODELS.map(|(order, memory_log)| PpmSpec { order, memory_log }));
+        models.extend(MODELS.into_iter().filter_map(model_of));
     }
     if record_lens.is_empty() {
         record_lens.extend(RECORD_LENS);
@@ -74,8 +76,7 @@ fn main() -> Result<(), Failure> {
     for record_len in record_lens {
         let records: Vec<_> = bytes.chunks(record_len).collect();
         let zstd = ZSTD_LEVELS.map(|level| ContextSpec { level, window_log: WINDOW_LOG });
-        let codecs =
-            zstd.map(Codec::Zstd).into_iter().chain(models.iter().copied().map(Codec::Ppm));
+        let codecs = zstd.map(Codec::Zstd).into_iter().chain(models.iter().copied());
         let mut rows: Vec<_> = codecs.map(Row::new).collect();
         for _ in 0..ROUNDS {
             for row in &mut rows {
@@ -87,11 +88,15 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads "6:16".
-fn model_of(text: &str) -> Option<PpmSpec> {
-    let (order, mib) = text.split_once(':')?;
+/// Reads "6:16" and "mix:16".
+fn model_of(text: &str) -> Option<Codec> {
+    let (name, mib) = text.split_once(':')?;
     let mib: u32 = mib.parse().ok().filter(|mib: &u32| mib.is_power_of_two())?;
-    Some(PpmSpec { order: order.parse().ok()?, memory_log: 20 + mib.ilog2() as u8 })
+    let memory_log = 20 + mib.ilog2() as u8;
+    if name == "mix" {
+        return MixSpec { memory_log }.check().ok().map(Codec::Mix);
+    }
+    PpmSpec { order: name.parse().ok()?, memory_log }.check().ok().map(Codec::Ppm)
 }
 
 impl Row {
@@ -121,6 +126,16 @@ impl Row {
             Codec::Ppm(spec) => {
                 let mut encoder = PpmEncoder::new(spec)?;
                 let mut decoder = PpmDecoder::new(spec)?;
+                self.run(
+                    records,
+                    |record, out| Ok(encoder.compress(record, out)?),
+                    |payload, data| Ok(decoder.decode(payload, data)?),
+                )?;
+                self.memory_bytes = (encoder.memory_bytes(), decoder.memory_bytes());
+            }
+            Codec::Mix(spec) => {
+                let mut encoder = MixEncoder::new(spec)?;
+                let mut decoder = MixDecoder::new(spec)?;
                 self.run(
                     records,
                     |record, out| Ok(encoder.compress(record, out)?),
@@ -175,6 +190,7 @@ fn print(rows: &[Row], bytes: usize, records: usize) {
             Codec::Ppm(spec) => {
                 format!("ppm {}, {} MiB", spec.order, 1 << (spec.memory_log - 20))
             }
+            Codec::Mix(spec) => format!("mix, {} MiB", 1 << (spec.memory_log - 20)),
         };
         println!(
             "| {name} | {:.4} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
