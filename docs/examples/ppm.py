@@ -88,9 +88,9 @@ class Decoder:
         self.position = int.from_bytes(bytes(next(self.bytes, 0) for _ in range(4)), "big")
 
     def _take(self, begin, length):
-        self.position, self.length = self.position - begin, length
+        self.position, self.length = self.position - begin & WORD - 1, length
         while self.length < 1 << 24:
-            self.position = self.position << 8 | next(self.bytes, 0)
+            self.position = (self.position << 8 | next(self.bytes, 0)) & WORD - 1
             self.length <<= 8
             self.rest -= 1
 
@@ -539,6 +539,8 @@ class Generation:
         self.model.learn(base)
 
     def encode(self, batch):
+        if not 1 <= len(batch) <= BATCH_MAX:
+            raise ValueError(f"a batch has 1 to {BATCH_MAX} bytes")
         coder = Encoder()
         for symbol in batch:
             self.model.code(coder, symbol)

@@ -228,7 +228,8 @@ impl Node {
         (self.transit, self.local) = (config.node.transit, local_of(config));
         self.uplink.set_rate(config.node.uplink);
         for (index, peer) in self.peers.iter_mut().enumerate() {
-            peer.pacer.set_share(self.uplink.share(index));
+            let lasting = self.uplink.lasting_share(index);
+            peer.pacer.set_share(Instant::ZERO, self.uplink.share(index), lasting);
         }
         for index in 0..self.peers.len() {
             let name = &self.peers[index].config.name;
@@ -398,7 +399,8 @@ impl Node {
             Peer::new(self.generations, config.clone(), &self.classes, endpoint, random)?;
         peer.set_transit(self.transit);
         peer.set_jobs_max(self.processors.threads as usize);
-        peer.pacer.set_share(self.uplink.share(usize::MAX));
+        let share = self.uplink.share(usize::MAX);
+        peer.pacer.set_share(Instant::ZERO, share, share);
         Ok(peer)
     }
 

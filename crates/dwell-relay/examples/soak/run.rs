@@ -65,7 +65,7 @@ pub(crate) struct Summary {
     /// looks in which a found rate was off, and the least part that was compressed of what a full link was sent.
     watched: u64,
     share_least: f64,
-    /// The least that went through a link to which more was sent than came, as a share of what it takes.
+    /// The least that a link was given to which more was sent than came, as a share of what it takes.
     busy_least: f64,
     off_most: f64,
     compressed_least: f64,
@@ -109,7 +109,7 @@ impl fmt::Display for Summary {
             "{:.1} h, {} packets sent, {} arrived, {} refused, {} changes of weather, {} restarts, {} reloads, \
              {} moves; {} changes of codec, {} of them in {:.1} h of contexts where nothing else changed, \
              {:.1} of a context in one spell at most; {} times a side where nothing changed: {:.2} of what the link takes at least, \
-             {:.2} of a link used at least to which more was sent than came, a found rate off in {:.2} of the looks at most, {:.2} compressed of what a full link was sent at least; memory {early:.1} MiB early, {late:.1} MiB late",
+             {:.2} of what it takes given at least to a link to which more was sent than came, a found rate off in {:.2} of the looks at most, {:.2} compressed of what a full link was sent at least; memory {early:.1} MiB early, {late:.1} MiB late",
             self.hours,
             self.sent,
             self.arrived,

@@ -17,7 +17,7 @@ const FULL: f64 = 1.5;
 const COMPRESSED_MIN: f64 = 0.05;
 /// If so much of what is sent does not come, the link has to have been busy, ...
 const DROPPED: f64 = 0.2;
-/// ... for so much of the time, by what went through it.
+/// ... for so much of the time, by what it was given.
 const BUSY_MIN: f64 = 0.6;
 /// With so much of a processor or more nothing else is the limit.
 const PROCESSOR_MIN: f64 = 0.25;
@@ -50,7 +50,8 @@ pub(crate) struct Seen {
     pub(crate) share: f64,
     /// The part of the looks in which the found rate was off; none if it was written, or the link was not full.
     pub(crate) off: Option<f64>,
-    /// What went through the link, as a share of what it takes, if there was more to send than came.
+    /// What the link was given, as a share of what it takes, if there was more to send than came. More than 1 is what its
+    /// queue had no room for.
     pub(crate) busy: Option<f64>,
     /// What of it was compressed, if that may be judged.
     pub(crate) compressed: Option<f64>,
@@ -104,7 +105,7 @@ impl Seen {
         }
         if let Some(busy) = self.busy.filter(|&busy| busy < BUSY_MIN) {
             return Err(format!(
-                "side {side} left its link idle: {busy:.2} of it was used, and there was more to send"
+                "side {side} left its link idle: it was given {busy:.2} of what it takes, and there was more to send"
             ));
         }
         if let Some(off) = self.off.filter(|&off| off > OFF_MAX) {

@@ -335,6 +335,11 @@ impl Contexts {
         alone.codec().unwrap_or(first)
     }
 
+    /// A codec for what is in no context is picked from now on, or not any more.
+    pub(super) fn keep_alone(&mut self, picks: bool) {
+        self.alone.take_if(|_| !picks);
+    }
+
     /// Codecs were tried.
     pub(super) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
         let took_ns = trial.took_ns();

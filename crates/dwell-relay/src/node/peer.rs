@@ -278,6 +278,7 @@ impl Peer {
         self.contexts.set_limits(Limits::of(&self.config));
         self.contexts.set_history(self.config.history);
         self.contexts.set_dictionary(self.config.dictionary.clone());
+        self.contexts.keep_alone(self.config.picks_alone());
         self.set_transit(self.transit);
         self.limit_retransmissions();
         self.listen_for_bottleneck();
@@ -633,7 +634,7 @@ impl Peer {
 
     /// Returns true if batches can have models, on a link of the present rate.
     pub(crate) fn takes_models(&self) -> bool {
-        self.config.may_have_models(self.pacer.rate())
+        self.config.may_have_models(self.pacer.lasting_rate())
     }
 
     /// Returns true if batches have to be short: they have a model, which is configured or was picked. Others are the smaller the

@@ -597,7 +597,7 @@ fn link_to_plan_for(peer: &Peer) -> Option<f64> {
 
 /// The bytes a second of the link to a peer, if its rate is known.
 fn link_of(peer: &Peer) -> Option<f64> {
-    peer.pacer.rate().map(|rate| rate.as_bps() as f64 / 8.0)
+    peer.pacer.lasting_rate().map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
 /// Returns the mean of what was known so many windows ago and what was measured in the present one.

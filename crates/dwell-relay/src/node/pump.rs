@@ -78,7 +78,7 @@ impl Node {
         peer.held_until = peer.port.next_deadline();
         peer.port.handle(env.now(), Event::LinkBusy);
         let now = env.now();
-        if self.uplink.is_due(now, index, waits(peer)) {
+        if self.uplink.is_due(now, index, || waits(peer, now)) {
             self.divide_uplink(now);
         }
         if has_begun {
@@ -90,13 +90,14 @@ impl Node {
     fn divide_uplink(&mut self, now: Instant) {
         let want = |peer: &Peer| Want {
             sent_bytes: peer.pacer.all_bytes(),
-            is_waiting: waits(peer),
+            is_waiting: waits(peer, now),
             free_at: peer.pacer.free_at(),
             own: peer.pacer.own_pace(),
         };
         self.uplink.divide(now, self.peers.iter().map(want));
         for (index, peer) in self.peers.iter_mut().enumerate() {
-            peer.pacer.set_share(self.uplink.share(index));
+            let lasting = self.uplink.lasting_share(index);
+            peer.pacer.set_share(now, self.uplink.share(index), lasting);
         }
     }
 
@@ -109,10 +110,13 @@ impl Node {
     }
 }
 
-/// True if something waits for the link to a peer, and could be sent if that were free.
-fn waits(peer: &Peer) -> bool {
+/// True if something waits for the link to a peer, and could be sent if that were free: what is held back while the link is
+/// ready waits for something else.
+fn waits(peer: &Peer, now: Instant) -> bool {
     let can_be_sent = !peer.removed && peer.handshake.current().is_some();
-    can_be_sent && (peer.port.can_send() || !peer.to_retransmit.is_empty())
+    can_be_sent
+        && !peer.pacer.ready(now)
+        && (peer.port.can_send() || !peer.to_retransmit.is_empty())
 }
 
 /// Without pacing, single packets that are not to be compressed are moved before the link is

@@ -28,8 +28,10 @@ const BUSY_LEAST: f64 = 0.9;
 const ROOM: f64 = 1.25;
 /// What was sent beyond the link's rate is taken off again in about this time, ...
 const PAID_NS: f64 = 50e6;
-/// ... from no more than this part of it.
+/// ... from no more than this part of it, ...
 const PAID_PART_MAX: f64 = 0.5;
+/// ... and only so much: a queue that is longer has lost the rest.
+const OWED_NS_MAX: f64 = 250e6;
 /// Two clocks differ by up to 200 millionths: without this a queue would grow in front of a link of just that rate.
 const LEFT_OUT_PART: f64 = 400.0;
 /// A link that idles while somebody waits for a share, since others use less of theirs than before, is divided as if it
@@ -37,8 +39,12 @@ const LEFT_OUT_PART: f64 = 400.0;
 const STRETCH_MAX: f64 = 2.0;
 /// ... which it reaches in this time.
 const STRETCH_NS: f64 = 50e6;
-/// Nobody's share is less.
+/// Nobody's share is less, unless an equal one is.
 const SHARE_BPS_MIN: f64 = 8e3;
+/// Of many peers it takes time to look at each: the link is divided more rarely by so much for each of them.
+const EACH_NS: u64 = 5 * MICRO_NS;
+/// What a share was of late is averaged over about this, while the peer waits for more.
+const LASTING_NS: f64 = 1e9;
 
 /// What is to be known of a peer when the link is divided.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +71,8 @@ struct Part {
     /// What it wants; infinite if it takes whatever it gets.
     want_bps: f64,
     share_bps: f64,
+    /// What its share was of late while it waited, if it ever did.
+    lasting_bps: Option<f64>,
 }
 
 impl Part {
@@ -88,6 +96,10 @@ impl Part {
             false => self.use_bps.min(own_bps),
         };
         (self.sent_bytes, self.is_waiting) = (want.sent_bytes, want.is_waiting);
+        if self.is_waiting && self.share_bps > 0.0 {
+            let lasting = self.lasting_bps.get_or_insert(self.share_bps);
+            *lasting += (self.share_bps - *lasting) * elapsed_ns / (elapsed_ns + LASTING_NS);
+        }
     }
 }
 
@@ -114,13 +126,22 @@ impl Uplink {
     }
 
     /// True if the link is to be divided, as this peer waits or does not.
-    pub(super) fn is_due(&self, now: Instant, peer: usize, is_waiting: bool) -> bool {
+    pub(super) fn is_due(
+        &self,
+        now: Instant,
+        peer: usize,
+        is_waiting: impl FnOnce() -> bool,
+    ) -> bool {
         if self.rate.is_none() {
             return false;
         }
         let Some(at) = self.divided_at else { return true };
-        let begins = is_waiting && !self.parts.get(peer).is_some_and(|part| part.is_waiting);
-        now >= at + if begins { AGAIN_NS } else { EVERY_NS }
+        let all_ns = self.parts.len() as u64 * EACH_NS;
+        if now >= at + EVERY_NS.max(4 * all_ns) {
+            return true;
+        }
+        let begins = || !self.parts.get(peer).is_some_and(|part| part.is_waiting) && is_waiting();
+        now >= at + AGAIN_NS.max(all_ns) && begins()
     }
 
     /// Divides the link among these peers.
@@ -141,7 +162,8 @@ impl Uplink {
         }
         self.parts.truncate(at);
         let could_bytes = rate_bps * elapsed_ns / 8e9;
-        self.owed_bytes = (self.owed_bytes + sent_bytes as f64 - could_bytes).max(0.0);
+        let owed_max = rate_bps * OWED_NS_MAX / 8e9;
+        self.owed_bytes = (self.owed_bytes + sent_bytes as f64 - could_bytes).clamp(0.0, owed_max);
         self.stretch = self.stretched(elapsed_ns);
         self.share_out(self.to_divide_bps(rate_bps));
     }
@@ -172,12 +194,13 @@ impl Uplink {
         // Who takes less may want more, or wake up: it begins as one that takes all that it gets, with what nobody wants.
         let more_bps = level(all_bps, wants, 1);
         let left_bps = (all_bps - wants.iter().sum::<f64>()).max(0.0);
+        let least_bps = SHARE_BPS_MIN.min(all_bps / parts.len().max(1) as f64);
         for part in parts {
             let share_bps = match part.want_bps >= level_bps {
                 true => level_bps,
                 false => more_bps.max(part.want_bps + left_bps),
             };
-            part.share_bps = share_bps.max(SHARE_BPS_MIN);
+            part.share_bps = share_bps.max(least_bps);
         }
     }
 
@@ -185,6 +208,12 @@ impl Uplink {
     pub(super) fn share(&self, peer: usize) -> Option<Rate> {
         let part = self.parts.get(peer);
         part.map(|part| Rate::clamped_bps(part.share_bps as u64)).or(self.rate)
+    }
+
+    /// What the share of a peer was of late; none if nothing is shared, or it never waited for more.
+    pub(super) fn lasting_share(&self, peer: usize) -> Option<Rate> {
+        let lasting = self.parts.get(peer).and_then(|part| part.lasting_bps);
+        lasting.map(|bps| Rate::clamped_bps(bps as u64)).or_else(|| self.share(peer))
     }
 }
 

@@ -4,6 +4,7 @@
 //! are, though, is much alike: which of the codecs carries most is found out by trials on what was sent, as for
 //! contexts ([`CodecPick`]).
 
+use dwell_base::time::SECOND_NS;
 use dwell_base::{Instant, Rate};
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::method::{Assumed, CodecPick, Processor, Tried};
@@ -26,17 +27,33 @@ pub(super) fn assumed_ns(codec: CodecSpec) -> f64 {
     CANDIDATES.iter().find(|it| it.0 == codec).map_or(0.0, |it| it.1)
 }
 
+/// A trial has so many bytes, or so many if they took this long to come.
+const SAMPLE_LEN_MIN: usize = 24 << 10;
+const SAMPLE_NS: u64 = SECOND_NS / 2;
+
 /// Batches that codecs are to be tried on, as they come.
 #[derive(Debug)]
 struct Sample {
+    since: Instant,
     codecs: Vec<CodecSpec>,
     bytes: Vec<u8>,
-    batches: usize,
+    /// The length of each.
+    lens: Vec<usize>,
 }
 
 impl Sample {
-    fn is_full(&self) -> bool {
-        self.bytes.len() >= TRIAL_LEN_MAX
+    fn add(&mut self, batch: &[u8]) {
+        let room = TRIAL_LEN_MAX.saturating_sub(self.bytes.len());
+        if room > 0 {
+            let batch = &batch[..batch.len().min(room)];
+            self.bytes.extend_from_slice(batch);
+            self.lens.push(batch.len());
+        }
+    }
+
+    fn is_enough(&self, now: Instant) -> bool {
+        let is_long = now.since_ns(self.since) >= SAMPLE_NS;
+        self.bytes.len() >= if is_long { SAMPLE_LEN_MIN } else { TRIAL_LEN_MAX }
     }
 }
 
@@ -60,10 +77,8 @@ impl AloneCodec {
 
     /// A batch is about to be compressed.
     pub(super) fn saw(&mut self, batch: &[u8]) {
-        if let Some(sample) = self.sample.as_mut().filter(|sample| !sample.is_full()) {
-            let room = TRIAL_LEN_MAX - sample.bytes.len();
-            sample.bytes.extend_from_slice(&batch[..batch.len().min(room)]);
-            sample.batches += 1;
+        if let Some(sample) = &mut self.sample {
+            sample.add(batch);
         }
     }
 
@@ -90,17 +105,15 @@ impl AloneCodec {
         if self.sample.is_none() && may_try {
             let codecs = self.pick.due_trial(now, link, is_possible);
             self.sample = (!codecs.is_empty()).then(|| Sample {
+                since: now,
                 codecs,
-                bytes: Vec::with_capacity(TRIAL_LEN_MAX),
-                batches: 0,
+                bytes: Vec::new(),
+                lens: Vec::new(),
             });
         }
-        let sample = self.sample.take_if(|sample| sample.is_full())?;
-        if !may_try {
-            self.pick.refused();
-            return None;
-        }
-        Some(CodecTrial::alone(sample.bytes, TRIAL_LEN_MAX / sample.batches, sample.codecs))
+        let Sample { codecs, bytes, lens, .. } =
+            self.sample.take_if(|sample| may_try && sample.is_enough(now))?;
+        Some(CodecTrial::alone((bytes, lens), codecs))
     }
 
     /// Codecs were tried, and that took so long.
@@ -165,8 +178,8 @@ mod tests {
             let mut rng = Rng::from_seed(at as u64);
             (0..16_384).map(|_| rng.below(256) as u8).collect()
         };
-        let alone = run(10, 16_384, noise);
-        assert!(alone.codec().is_some());
+        let codec = run(10, 16_384, noise).codec().unwrap();
+        assert!(codec == FIRST || codec.id == CodecId::Lz4, "{codec}");
     }
 
     #[test]
@@ -190,9 +203,19 @@ mod tests {
     #[test]
     fn a_sample_is_never_longer_than_what_is_tried() {
         let mut alone = AloneCodec::new(FIRST);
-        alone.sample = Some(Sample { codecs: vec![FIRST], bytes: Vec::new(), batches: 0 });
+        let (since, codecs) = (Instant::ZERO, vec![FIRST]);
+        alone.sample = Some(Sample { since, codecs, bytes: Vec::new(), lens: Vec::new() });
         (0..40).for_each(|at| alone.saw(&prose(at * 1_000, 60_000)));
         let sample = alone.sample.as_ref().unwrap();
-        assert_eq!((sample.bytes.len(), sample.batches), (TRIAL_LEN_MAX, 4));
+        assert_eq!((sample.bytes.len(), sample.lens.len()), (TRIAL_LEN_MAX, 4));
+        assert_eq!(sample.lens.iter().sum::<usize>(), TRIAL_LEN_MAX);
+    }
+
+    /// Many short packets beside a few long batches: codecs are tried on each as it was.
+    #[test]
+    fn short_packets_do_not_cut_long_batches() {
+        let content = |at: usize| prose(at, if (at / 16_384) % 2 == 0 { 60 } else { 16_384 });
+        let codec = run(2, 16_384, content).codec().unwrap();
+        assert!(codec.id == CodecId::Zstd && codec.level >= 6, "{codec}");
     }
 }

@@ -33,7 +33,7 @@ fn pick_alone(
     }
     let possible = [CodecId::Lz4, CodecId::Zstd].map(|codec| (codec, peer.decodes(codec)));
     let decodes = |codec| possible.contains(&(codec, true));
-    let rate = peer.pacer.rate();
+    let rate = peer.pacer.lasting_rate();
     let alone = peer.contexts.alone.as_deref_mut()?;
     alone.review(now, (rate, processor), decodes, may_try)
 }
@@ -269,7 +269,7 @@ impl Node {
         let peer = &mut self.peers[index];
         let path = peer.path(now);
         peer.contexts.review(now, peer.config.history_mode, path);
-        let (rate, takes_models) = (peer.pacer.rate(), peer.takes_models());
+        let (rate, takes_models) = (peer.pacer.lasting_rate(), peer.takes_models());
         peer.contexts.outgoing.set_path(rate, peer.rtt_ns);
         peer.contexts.incoming.set_path(peer.rtt_ns);
         let parallel = peer.contexts.outgoing.parallel(now);
@@ -282,7 +282,8 @@ impl Node {
         let path = (rate, takes_models, peer.reports.model_rate());
         let generation = peer.generation;
         let trial = peer.contexts.outgoing.pick(now, path, processor, may_try);
-        let trial = trial.or_else(|| pick_alone(peer, now, processor, may_try));
+        let may_try = may_try && trial.is_none();
+        let trial = pick_alone(peer, now, processor, may_try).or(trial);
         peer.refresh_batches();
         if let Some(trial) = trial {
             self.processors.trial_began(now);

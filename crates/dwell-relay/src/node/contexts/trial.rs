@@ -22,7 +22,6 @@ pub struct CodecTrial {
     /// Which of the peers that had this index.
     pub(in crate::node) generation: u64,
     bytes: Vec<u8>,
-    batch_len: usize,
     subject: Subject,
     took_ns: u64,
 }
@@ -31,9 +30,14 @@ pub struct CodecTrial {
 #[derive(Debug)]
 enum Subject {
     /// For the context of this group of packets.
-    Context { group: u64, codecs: Vec<BatchCodec>, results: Vec<Tried<BatchCodec>> },
-    /// For batches that refer to nothing.
-    Alone { codecs: Vec<CodecSpec>, results: Vec<Tried<CodecSpec>> },
+    Context {
+        group: u64,
+        batch_len: usize,
+        codecs: Vec<BatchCodec>,
+        results: Vec<Tried<BatchCodec>>,
+    },
+    /// For batches of these lengths, which refer to nothing.
+    Alone { lens: Vec<usize>, codecs: Vec<CodecSpec>, results: Vec<Tried<CodecSpec>> },
 }
 
 /// The results of a trial.
@@ -56,17 +60,17 @@ impl CodecTrial {
         let mut bytes = Vec::new();
         encoder.latest(TRIAL_LEN_MAX, &mut bytes);
         let batch_len = batch_len.clamp(BATCH_LEN_MIN, MODEL_RECORD_LEN_MAX);
-        Self::new((bytes, batch_len), Subject::Context { group, codecs, results: Vec::new() })
+        Self::new(bytes, Subject::Context { group, batch_len, codecs, results: Vec::new() })
     }
 
-    /// Tries codecs on bytes of batches of about this length that refer to nothing.
-    pub(super) fn alone(bytes: Vec<u8>, batch_len: usize, codecs: Vec<CodecSpec>) -> Self {
-        let batch_len = batch_len.max(BATCH_LEN_MIN);
-        Self::new((bytes, batch_len), Subject::Alone { codecs, results: Vec::new() })
+    /// Tries codecs on batches of these lengths, one behind the other, which refer to nothing.
+    pub(super) fn alone((bytes, lens): (Vec<u8>, Vec<usize>), codecs: Vec<CodecSpec>) -> Self {
+        debug_assert_eq!(bytes.len(), lens.iter().sum::<usize>());
+        Self::new(bytes, Subject::Alone { lens, codecs, results: Vec::new() })
     }
 
-    fn new((bytes, batch_len): (Vec<u8>, usize), subject: Subject) -> Self {
-        Self { peer: 0, generation: 0, bytes, batch_len, subject, took_ns: 0 }
+    fn new(bytes: Vec<u8>, subject: Subject) -> Self {
+        Self { peer: 0, generation: 0, bytes, subject, took_ns: 0 }
     }
 
     /// It is of this peer, and of that one of those that had its index.
@@ -99,15 +103,15 @@ impl CodecTrial {
     /// milliseconds, or a few hundred.
     pub fn run(&mut self, cpu_ns: impl Fn() -> u64) {
         let began_ns = cpu_ns();
-        let (bytes, batch_len) = (&self.bytes[..], self.batch_len);
+        let bytes = &self.bytes[..];
         // A codec that fails is not used.
         match &mut self.subject {
-            Subject::Context { codecs, results, .. } => {
-                let point = |codec| in_context(codec, (bytes, batch_len), &cpu_ns);
+            Subject::Context { batch_len, codecs, results, .. } => {
+                let point = |codec| in_context(codec, (bytes, *batch_len), &cpu_ns);
                 results.extend(try_all(codecs, point));
             }
-            Subject::Alone { codecs, results } => {
-                let point = |codec| alone(codec, (bytes, batch_len), &cpu_ns);
+            Subject::Alone { lens, codecs, results } => {
+                let point = |codec| alone(codec, (bytes, lens), &cpu_ns);
                 results.extend(try_all(codecs, point));
             }
         }
@@ -161,13 +165,15 @@ fn in_context(
 
 fn alone(
     codec: CodecSpec,
-    (bytes, batch_len): (&[u8], usize),
+    (bytes, lens): (&[u8], &[usize]),
     cpu_ns: &impl Fn() -> u64,
 ) -> Result<CodecPoint, CodecError> {
     let mut compressor = Compressor::new(codec, None)?;
-    let mut out = vec![0; batch_len];
-    let (mut left, began_ns) = (0, cpu_ns());
-    for batch in bytes.chunks(batch_len) {
+    let mut out = vec![0; lens.iter().copied().max().unwrap_or_default()];
+    let (mut left, mut rest, began_ns) = (0, bytes, cpu_ns());
+    for &len in lens {
+        let (batch, after) = rest.split_at(len.min(rest.len()));
+        rest = after;
         // What does not become smaller goes as it is.
         let room = &mut out[..batch.len().saturating_sub(1)];
         left += compressor.compress(batch, room)?.unwrap_or(batch.len());

@@ -86,3 +86,21 @@ fn who_is_left_has_all_of_a_shared_link() {
     let part = first as f64 / (UPLINK_BPS as f64 / 8.0);
     assert!((0.95..1.0).contains(&part), "{part} of the link");
 }
+
+/// Nothing is known of the link to a peer that is found elsewhere, but that it goes through the shared one.
+#[test]
+fn a_peer_that_moves_has_its_share_and_no_more() {
+    for rate in ["auto", "unlimited"] {
+        let mut row = star(rate, 3);
+        row.run_to(700);
+        let before = sent(&row);
+        for moment in 0..20 {
+            let host = 100 + moment;
+            row.with(0, |hub| hub.node.set_endpoint(0, ([192, 0, 2, host], 7733).into()));
+            row.run_to(700 + 50 * u64::from(moment + 1));
+        }
+        let all: u64 = (0..2).map(|at| sent(&row)[at] - before[at]).sum();
+        let part = all as f64 / (UPLINK_BPS as f64 / 8.0);
+        assert!(part < 1.05, "{rate}: {part} of the link");
+    }
+}

@@ -61,7 +61,7 @@ fn run(uplink: &mut Uplink, at: &mut Instant, sources: &mut [Source], ns: u64) -
         queue_bytes = (queue_bytes + more_bytes).max(0.0);
         queue_max_bytes = queue_max_bytes.max(queue_bytes);
         let waits = |source: &Source| source.waiting_bytes > 1.0;
-        if (0..sources.len()).any(|index| uplink.is_due(*at, index, waits(&sources[index]))) {
+        if (0..sources.len()).any(|index| uplink.is_due(*at, index, || waits(&sources[index]))) {
             let want = |source: &Source| Want {
                 sent_bytes: source.sent_bytes as u64,
                 is_waiting: waits(source),
@@ -92,7 +92,7 @@ fn is_about(value: f64, expected: f64) -> bool {
 #[test]
 fn without_a_rate_nothing_is_divided() {
     let uplink = Uplink::default();
-    assert!(!uplink.is_due(Instant::ZERO, 0, true));
+    assert!(!uplink.is_due(Instant::ZERO, 0, || true));
     assert_eq!(uplink.share(0), None);
 }
 
@@ -171,6 +171,49 @@ fn what_was_sent_beyond_the_rate_is_taken_off_again() {
     assert!(queue_ns < 10e6, "{queue_ns}");
     run(&mut uplink, &mut at, &mut sources, SECOND_NS);
     assert!(uplink.owed_bytes * 8e9 / 20e6 < 1e6, "{}", uplink.owed_bytes);
+}
+
+#[test]
+fn what_is_owed_has_a_bound_and_every_share_is_within_the_link() {
+    let mut uplink = of_rate(1);
+    let mut at = Instant::ZERO;
+    // Two hundred peers send ten times what the link takes, whatever their shares are.
+    for turn in 0..2_000 {
+        at = at + EVERY_NS;
+        let sent_bytes = turn * 12;
+        let want = Want { sent_bytes, is_waiting: true, free_at: at + MILLI_NS, own: None };
+        uplink.divide(at, std::iter::repeat_n(want, 200));
+    }
+    let owed_ns = uplink.owed_bytes * 8e9 / 1e6;
+    assert!((0.9..1.01).contains(&(owed_ns / OWED_NS_MAX)), "{owed_ns}");
+    let sum: u64 = (0..200).map(|peer| uplink.share(peer).unwrap().as_bps()).sum();
+    assert!(sum <= 1_000_000, "{sum}");
+    // It is paid soon after they have ended.
+    for _ in 0..1_000 {
+        at = at + EVERY_NS;
+        let want = Want { sent_bytes: 24_000, is_waiting: false, free_at: at, own: None };
+        uplink.divide(at, std::iter::repeat_n(want, 200));
+    }
+    assert_eq!(uplink.owed_bytes, 0.0);
+}
+
+#[test]
+fn a_share_that_comes_and_goes_lasts_on_the_average() {
+    let (mut uplink, mut at) = (of_rate(20), Instant::ZERO);
+    let mut sources = [Source::of(1e9), Source::of(0.0)];
+    let mut lasting = Vec::new();
+    for turn in 0..80 {
+        // The second sends in each other tenth of a second.
+        sources[1].offered_bps = if turn % 2 == 0 { 1e9 } else { 0.0 };
+        if turn % 2 == 1 {
+            sources[1].waiting_bytes = 0.0;
+        }
+        run(&mut uplink, &mut at, &mut sources, 100 * MILLI_NS);
+        lasting.push(uplink.lasting_share(0).unwrap().as_bps() as f64);
+    }
+    let late = &lasting[40..];
+    let (least, most) = late.iter().fold((f64::MAX, 0.0_f64), |(a, b), &it| (a.min(it), b.max(it)));
+    assert!(most < 1.25 * least && least > 10e6 && most < 20e6, "{least} to {most}");
 }
 
 #[test]
