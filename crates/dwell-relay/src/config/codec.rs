@@ -33,6 +33,16 @@ pub enum ModelKind {
     Mix,
 }
 
+impl ModelKind {
+    /// Returns the time that it takes for a byte, in picoseconds, until that was measured.
+    pub(crate) const fn assumed_ps_per_byte(self) -> u32 {
+        match self {
+            Self::Ppm(_) => 80_000,
+            Self::Mix => 800_000,
+        }
+    }
+}
+
 /// A codec of packets; or the kind of a model for batches in contexts, or none for these, with the codec of
 /// all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,8 +50,6 @@ pub use timing::Patience;
 pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
 /// The length of a datagram with a request for missing ones, with all headers.
 const ASK_BYTES: u64 = 90;
-/// The time that a model takes for a byte, in picoseconds, until it was measured.
-const MODEL_PS_PER_BYTE: u32 = 80_000;
 /// The least time between such requests, whatever the link's rate.
 const ASK_PAUSE_NS_MIN: u64 = MILLI_NS;
 /// The most: what is missing is forgotten after a few seconds.
@@ -319,8 +317,8 @@ impl Peer {
         exceptions.push(NEVER_COMPRESSED);
         let mut learned =
             LearnedConfig { poor_ratio: config.poor_ratio, ..LearnedConfig::default() };
-        if config.model_kind.is_some() {
-            learned.first_cost_ps_per_byte = MODEL_PS_PER_BYTE;
+        if let Some(kind) = config.model_kind {
+            learned.first_cost_ps_per_byte = kind.assumed_ps_per_byte();
         }
         let wanted = PortConfig {
             scheme,

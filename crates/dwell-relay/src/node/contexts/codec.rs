@@ -47,6 +47,8 @@ const CANDIDATES: [(BatchCodec, f64); 11] = [
 /// lines that become a twentieth would need five of them. To try it takes a fifth of a second, which would be for
 /// nothing there.
 const MIX_RATE_BPS_MAX: u64 = 2_000_000;
+/// One that is mixed stays so up to this rate: those that are found, and shares of a link, go up and down a little.
+const MIX_KEPT_RATE_BPS_MAX: u64 = 2_500_000;
 /// Before anything was tried, by the link's rate in bits a second.
 const FIRST: [(u64, BatchCodec); 2] =
     [(20_000_000, BatchCodec::Zstd(6)), (100_000_000, BatchCodec::Zstd(3))];
@@ -186,7 +188,8 @@ impl Picking {
         rate: Option<Rate>,
         models: Option<ModelOffer>,
     ) -> Option<(Vec<BatchCodec>, usize)> {
-        let list = self.pick.due_trial(now, bytes_a_second(rate), possible(models, rate));
+        let list =
+            self.pick.due_trial(now, bytes_a_second(rate), possible(self.codec(), models, rate));
         let batch_len = self.bytes / self.batches.max(1);
         (self.batches, self.bytes) = (0, 0);
         (!list.is_empty()).then_some((list, batch_len as usize))
@@ -217,7 +220,7 @@ impl Picking {
     ) {
         self.pick.set_processor(processor);
         self.pick.set_receiver(bytes_a_second(receiver));
-        self.pick.review(now, bytes_a_second(rate), possible(models, rate));
+        self.pick.review(now, bytes_a_second(rate), possible(self.codec(), models, rate));
     }
 }
 
@@ -225,9 +228,15 @@ pub(super) fn bytes_a_second(rate: Option<Rate>) -> Option<f64> {
     rate.map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
-/// Returns which codecs a context may have that may have these models, over a link of this rate.
-fn possible(models: Option<ModelOffer>, rate: Option<Rate>) -> impl Fn(BatchCodec) -> bool {
-    let is_thin = rate.is_some_and(|rate| rate.as_bps() <= MIX_RATE_BPS_MAX);
+/// Returns which codecs a context may have that has this one and may have these models, over a link of this rate.
+fn possible(
+    present: BatchCodec,
+    models: Option<ModelOffer>,
+    rate: Option<Rate>,
+) -> impl Fn(BatchCodec) -> bool {
+    let is_mixed = present == BatchCodec::Mix;
+    let most_bps = if is_mixed { MIX_KEPT_RATE_BPS_MAX } else { MIX_RATE_BPS_MAX };
+    let is_thin = rate.is_some_and(|rate| rate.as_bps() <= most_bps);
     move |codec| match codec {
         BatchCodec::Zstd(_) => true,
         BatchCodec::Ppm(_) => models.is_some(),

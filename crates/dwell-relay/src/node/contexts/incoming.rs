@@ -86,6 +86,11 @@ pub(super) fn model_bytes(codec: Option<CodecId>) -> usize {
     if codec == Some(CodecId::Mix) { 8 } else { 1 }
 }
 
+/// Returns how many bytes zstd decodes in the time in which a model of this kind decodes one.
+fn as_slow(model: Option<CodecId>) -> u64 {
+    if model == Some(CodecId::Mix) { MIX_AS_SLOW } else { MODEL_AS_SLOW }
+}
+
 /// The times that are waited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GapWaits {
@@ -417,7 +422,7 @@ impl Incoming {
         let is_good = receiver.is_some_and(|receiver| receiver.returned(job, &mut self.counts));
         // What was given up, or is damaged, says nothing of the time that it takes.
         // Nor does what is short, which is with a thread only where a model learns again.
-        if is_good && !begins && bytes as u64 * MODEL_AS_SLOW > HERE_BYTES_MAX {
+        if is_good && !begins && bytes as u64 * as_slow(codec) > HERE_BYTES_MAX {
             self.decoding.took(bytes * model_bytes(codec), took_ns);
         }
         is_good
@@ -480,7 +485,7 @@ impl Incoming {
     pub(crate) fn bytes_worth(&self, record: &ContextRecord<'_>) -> u64 {
         let ContextBody::Batch { original_len, start, .. } = record.body else { return 0 };
         let receiver = self.contexts.get(&record.context);
-        let start = start.filter(|_| receiver.is_none_or(|it| it.primes(record)));
+        let start = start.filter(|_| receiver.is_none_or(|it| it.begins(record)));
         let base_len = start.map_or(0, |start| u64::from(start.base.len()));
         let model = match start {
             Some(start) => {
@@ -492,19 +497,19 @@ impl Incoming {
         // zstd's base is copied, once or twice; a model learns it as it learns what it decodes.
         // A peer may name any length.
         match model {
-            Some(CodecId::Mix) => (base_len + len) * MIX_AS_SLOW,
-            Some(_) => (base_len + len) * MODEL_AS_SLOW,
+            Some(_) => (base_len + len) * as_slow(model),
             None => base_len / COPIED_AS_FAST + len,
         }
     }
 
     /// Returns true if the model of this record's context may become full with it.
     fn may_learn_again(&self, record: &ContextRecord<'_>) -> bool {
-        let ContextBody::Batch { original_len, start: None, .. } = record.body else {
-            return false;
-        };
+        let ContextBody::Batch { original_len, start, .. } = record.body else { return false };
         let receiver = self.contexts.get(&record.context);
-        receiver.is_some_and(|it| it.may_learn_again(usize::from(original_len)))
+        receiver.is_some_and(|it| {
+            let goes_on = start.is_none() || !it.begins(record);
+            goes_on && it.may_learn_again(usize::from(original_len))
+        })
     }
 
     /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.

@@ -349,9 +349,10 @@ impl Receiver {
         }
     }
 
-    /// Returns true if the base of the record's generation is yet to be copied.
-    pub(super) fn primes(&self, record: &ContextRecord<'_>) -> bool {
-        !record.is_alone() || self.is_newer(record.generation)
+    /// Returns true if the record begins a generation, so that its base is yet to be copied. A beginning that is said again is
+    /// none.
+    pub(super) fn begins(&self, record: &ContextRecord<'_>) -> bool {
+        self.is_newer(record.generation)
     }
 
     /// More came of a generation: the peer may not know that it can't go on.

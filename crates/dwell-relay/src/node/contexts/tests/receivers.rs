@@ -55,6 +55,24 @@ fn what_begins_from_the_dictionary_of_before_is_not_decoded_with_that_of_now() {
     assert_eq!((pair.delivered.len(), pair.incoming.counts.no_base), (0, 1));
 }
 
+/// A beginning that is said again, with another codec, is no beginning: what follows is decoded by the model that is there, and takes
+/// as long as that.
+#[test]
+fn a_beginning_that_is_said_again_does_not_make_a_batch_of_a_model_cheaper() {
+    let mut pair = Pair::new(10);
+    let first = pair.batch(0).expect("a context");
+    assert!(first.start.is_some());
+    pair.come(&first);
+    let mut goes_on = pair.batch(0).expect("a context");
+    goes_on.start = None;
+    let worth = pair.incoming.bytes_worth(&goes_on.record());
+    assert!(worth > 8 * goes_on.original.len() as u64, "it has a model");
+    let said_again = |start: Start| Start { codec: CodecId::Zstd as u8, ..start };
+    goes_on.position.is_confirmed = false;
+    goes_on.start = first.start.map(said_again);
+    assert_eq!(pair.incoming.bytes_worth(&goes_on.record()), worth);
+}
+
 type AnyRecord =
     (u8, u8, u16, (Option<(u8, u8, u64, u32)>, Option<(u32, bool)>), bool, u16, Vec<u8>);
 
