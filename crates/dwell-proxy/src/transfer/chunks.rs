@@ -254,9 +254,14 @@ impl Chunks {
         Ok(self.list[first..].iter().map(|chunk| u64::from(chunk.bytes)).sum())
     }
 
+    /// Their lengths, in order.
+    pub(super) fn lengths(&self) -> impl Iterator<Item = u64> {
+        self.list.iter().map(|chunk| u64::from(chunk.bytes))
+    }
+
     /// The length of all of them.
     pub(super) fn bytes(&self) -> u64 {
-        self.list.iter().map(|chunk| u64::from(chunk.bytes)).sum()
+        self.lengths().sum()
     }
 
     /// True if these are the first of them.

@@ -20,6 +20,7 @@ use super::part::{PARTS, PartFile, is_part_name};
 use super::place::{Existing, Offer, Place, Site};
 use super::record::{Item, Record, RecordError, Records};
 use super::repeats::Ring;
+use ends::Ends;
 use stretches::Stretch;
 use writing::Writing;
 
@@ -27,6 +28,8 @@ use writing::Writing;
 const NAMED_MAX: usize = 5;
 /// Files that may have been asked for and not come.
 const ASKED_MAX: usize = 4096;
+/// The ends of chunks that are held of all these files together: some more than a sender asks for at once, and the most chunks of one file.
+const ENDS_MAX: usize = 1 << 20;
 /// Files with several names.
 const LINKED_MAX: usize = 1 << 20;
 /// The bytes of names that are held.
@@ -108,6 +111,8 @@ pub(super) struct Sink {
     writing: Option<Writing>,
     /// What was answered about files that have not come yet.
     asked: VecDeque<Basis>,
+    /// The ends of chunks in that.
+    ends: usize,
     /// Files that others are names of.
     linked: HashMap<u64, (EntryPath, Node)>,
     /// The bytes of the names of roots and of those files.
@@ -154,6 +159,8 @@ struct Basis {
     path: EntryPath,
     /// None if there is nothing.
     stretches: Vec<Stretch>,
+    /// Between which of them it is copied.
+    ends: Ends,
 }
 
 #[derive(Debug)]
@@ -199,6 +206,7 @@ impl Sink {
             root_names: HashSet::new(),
             writing: None,
             asked: VecDeque::new(),
+            ends: 0,
             linked: HashMap::new(),
             name_bytes: 0,
             directories: Vec::new(),
@@ -385,6 +393,7 @@ fn cant_write(site: &Site, path: &EntryPath, error: io::Error) -> SinkError {
     SinkError::Write { what, error }
 }
 
+mod ends;
 mod entries;
 mod finish;
 mod remove;

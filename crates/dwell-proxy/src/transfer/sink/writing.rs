@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{FileType, Mode, Stat};
 
+use super::ends::Ends;
 use super::stretches::{Origin, Spill, Spot, Stretch};
 use super::{
     Basis, COPY_BYTES, LINKED_MAX, NAME_BYTES_MAX, Node, Ready, Sink, SinkError, Target, cant_write,
@@ -29,6 +30,8 @@ pub(super) struct Writing {
     pub(super) named: Option<File>,
     /// Where the offsets are from which is copied.
     pub(super) stretches: Vec<Stretch>,
+    /// Where a copy may begin and end.
+    pub(super) ends: Ends,
     /// What the part had at first, where it has been written to.
     pub(super) spill: Option<Spill>,
     pub(super) at: u64,
@@ -50,10 +53,10 @@ impl Sink {
             false => None,
         };
         let is_unwanted = !self.may_replace(&path)?;
-        let mut stretches = match basis {
+        let (mut stretches, ends) = match basis {
             Some(Basis { path: known, .. }) if known != path => return Err(SinkError::Order),
-            Some(Basis { stretches, .. }) => stretches,
-            None => Vec::new(),
+            Some(Basis { stretches, ends, .. }) => (stretches, ends),
+            None => (Vec::new(), Ends::default()),
         };
         let (mut named, mut part) = (None, None);
         if let Target::Site(site) = &mut self.target {
@@ -61,8 +64,18 @@ impl Sink {
             (part, named) = opened.map_err(|error| cant_write(site, &path, error))?;
         }
         let (spill, hasher) = (None, blake3::Hasher::new());
-        let writing =
-            Writing { entry, path, part, named, stretches, spill, at: 0, hasher, is_unwanted };
+        let writing = Writing {
+            entry,
+            path,
+            part,
+            named,
+            stretches,
+            ends,
+            spill,
+            at: 0,
+            hasher,
+            is_unwanted,
+        };
         self.writing = Some(writing);
         Ok(())
     }
@@ -107,7 +120,8 @@ impl Sink {
         self.check_bytes()
     }
 
-    /// Takes the next bytes from what is there: from such an offset, or from where they go.
+    /// Takes the next bytes from what is there: from such an offset, or from where they go. Whole chunks or blocks of which the sender
+    /// has the hashes, and nothing less: of two bytes, among others that it knows, it could guess by the hash of all of them what they are.
     pub(super) fn copy(&mut self, from: Option<u64>, bytes: u64) -> Result<(), SinkError> {
         let writing = self.writing.as_mut().ok_or(SinkError::Order)?;
         let Target::Site(site) = &mut self.target else { return Err(SinkError::Order) };
@@ -119,6 +133,9 @@ impl Sink {
         }
         let mut offset = from.unwrap_or(writing.at);
         let end = offset.checked_add(bytes).ok_or(SinkError::Order)?;
+        if ![offset, end].into_iter().all(|at| writing.ends.has(at)) {
+            return Err(SinkError::Order);
+        }
         let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
         while offset < end {
             let spot = writing.spot(offset).ok_or(SinkError::Order)?;

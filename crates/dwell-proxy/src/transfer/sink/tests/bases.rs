@@ -104,7 +104,7 @@ fn earlier_senders_get_no_bases() {
     let mut sink = with_bases(&to, Existing::Refuse, &[to.0.join("other")]);
     sink.cut_chunks(None);
     let ask = Ask { path: path("tree"), bytes: Some(5), meta: None, is_quick: false };
-    assert_eq!(sink.look(&path("tree"), &ask).unwrap().1, [Have::Nothing]);
+    assert_eq!(sink.look(&path("tree"), &ask).unwrap().2, [Have::Nothing]);
 }
 
 /// No chunk of a basis ends where the sender says.
@@ -117,7 +117,7 @@ fn no_answer_about_a_basis_ends_where_the_sender_says() {
     for wanted in [1, 31, 1_000, 65_535, 100_000, 149_999] {
         let mut sink = with_bases(&to, Existing::Refuse, &bases);
         let ask = Ask { path: path("tree"), bytes: Some(wanted), meta: None, is_quick: false };
-        let (_, answers) = sink.look(&path("tree"), &ask).unwrap();
+        let (_, _, answers) = sink.look(&path("tree"), &ask).unwrap();
         for answer in answers {
             let Have::Chunks { chunks, .. } = answer else { continue };
             let bytes: u64 = chunks.iter().map(|it| u64::from(it.bytes)).sum();
