@@ -23,6 +23,8 @@ const CHUNK_LOG2_MAX: u8 = 19;
 const SPREAD_LOG2: u8 = 2;
 /// More than this many chunks are not compared.
 const CHUNKS_MAX: usize = 1 << 19;
+/// Fewer zeros are no gap.
+const GAP_BYTES_MIN: usize = 64;
 /// Longer files are compared by aligned blocks, of which they have fewer; in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 30;
 /// The length of a chunk, and its hash.
@@ -179,6 +181,18 @@ impl<R: Read> Cutter<R> {
     /// The next bytes as soon as there are any, however many; empty at the end.
     pub(super) fn some(&mut self) -> io::Result<&[u8]> {
         while self.at == self.end && !self.is_over {
+    /// The next chunk of what has gaps: first the zeros at its beginning, if they are many, so that it begins as it did where there were
+    /// none.
+    fn chunk_or_gap(&mut self) -> io::Result<&[u8]> {
+        let len = self.chunk()?.len();
+        let begin = self.at - len;
+        let zeros = self.buffer[begin..self.at].iter().take_while(|&&byte| byte == 0).count();
+        if (GAP_BYTES_MIN..len).contains(&zeros) {
+            self.at = begin + zeros;
+        }
+        Ok(&self.buffer[begin..self.at])
+    }
+
             (self.at, self.end) = (0, 0);
             self.read()?;
         }
@@ -218,15 +232,15 @@ impl Chunks {
     /// Those of the first so many bytes of what can be read.
     pub(super) fn read(grain: Grain, from: &mut impl Read, bytes: u64) -> io::Result<Self> {
         let mut chunks = Self::new(grain, bytes);
-        chunks.add(from, bytes)?;
+        chunks.add(from, bytes, false)?;
         Ok(chunks)
     }
 
     /// Appends those of the first so many bytes of another file, as far as there is room for them.
-    fn add(&mut self, from: &mut impl Read, bytes: u64) -> io::Result<()> {
+    fn add(&mut self, from: &mut impl Read, bytes: u64, has_gaps: bool) -> io::Result<()> {
         let mut cutter = Cutter::new(from.take(bytes), self.log2);
         while self.list.len() < CHUNKS_MAX {
-            let chunk = cutter.chunk()?;
+            let chunk = if has_gaps { cutter.chunk_or_gap()? } else { cutter.chunk()? };
             if chunk.is_empty() {
                 break;
             }
@@ -236,15 +250,15 @@ impl Chunks {
     }
 
     /// Appends those of another file, but for a last one that says too much (`is_cut` as for [`without_end`](Self::without_end)); how
-    /// many bytes they have.
+    /// many bytes they have. A part has gaps, where something was copied that is not left in it.
     pub(super) fn append(
         &mut self,
         from: &mut impl Read,
         bytes: u64,
-        is_cut: bool,
+        (is_cut, has_gaps): (bool, bool),
     ) -> io::Result<u64> {
         let first = self.list.len();
-        if let Err(error) = self.add(from, bytes) {
+        if let Err(error) = self.add(from, bytes, has_gaps) {
             self.list.truncate(first);
             return Err(error);
         }

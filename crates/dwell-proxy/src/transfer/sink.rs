@@ -304,6 +304,10 @@ impl Sink {
         Ok(())
     }
 
+                // A file that is being written is not hashed.
+                Item::Record(Record::Ask(_)) if self.writing.is_some() => {
+                    return Err(SinkError::Order);
+                }
     fn record(&mut self, record: Record) -> Result<(), SinkError> {
         let belongs = match &record {
             Record::Copy(_) | Record::CopyFrom { .. } | Record::End(..) | Record::Repeat { .. } => {

@@ -40,6 +40,20 @@ impl Ends {
         }
     }
 
+    /// Returns the first one from there on.
+    pub(super) fn next(&self, at: u64) -> Option<u64> {
+        match self {
+            Self::Blocks { log2, bytes } => {
+                let end = at.checked_next_multiple_of(1 << log2).map(|end| end.min(*bytes));
+                end.filter(|&end| end >= at)
+            }
+            Self::Chunks(ends) if at > 0 => {
+                ends.get(ends.partition_point(|&end| end < at)).copied()
+            }
+            Self::Chunks(_) => Some(0),
+        }
+    }
+
     /// Returns true if something ends here, and something else begins.
     pub(super) fn has(&self, at: u64) -> bool {
         match self {

@@ -401,8 +401,10 @@ fn look_into_all(files: Vec<(Origin, File)>, wanted: u64, grain: Grain) -> io::R
     }
     let mut chunks = Chunks::new(grain, lengths.iter().map(|(_, _, bytes, _)| bytes).sum());
     let mut stretches = Vec::new();
-    for (origin, mut file, bytes, there) in lengths {
-        match (chunks.append(&mut file, bytes, bytes < there), &origin) {
+    for (origin, file, bytes, there) in lengths {
+        let mut file = Awaited { file, answers };
+        let is = (bytes < there, matches!(origin, Origin::Part));
+        match (chunks.append(&mut file, bytes, is), &origin) {
             (Ok(bytes), _) => stretches.push(Stretch { origin, bytes }),
             // The others are there all the same.
             (Err(error), Origin::Other(_)) => tracing::debug!("a basis can't be read: {error}"),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
@@ -34,6 +35,8 @@ pub(super) struct Writing {
     pub(super) ends: Ends,
     /// What the part had at first, where it has been written to.
     pub(super) spill: Option<Spill>,
+    /// What of the part was copied there from elsewhere, in order.
+    pub(super) copied: Vec<Range<u64>>,
     pub(super) at: u64,
     pub(super) hasher: blake3::Hasher,
     /// What is there stays.
@@ -64,6 +67,7 @@ impl Sink {
             (part, named) = opened.map_err(|error| cant_write(site, &path, error))?;
         }
         let (spill, hasher) = (None, blake3::Hasher::new());
+        let (at, copied) = (0, Vec::new());
         let writing = Writing {
             entry,
             path,
@@ -72,7 +76,8 @@ impl Sink {
             stretches,
             ends,
             spill,
-            at: 0,
+            copied,
+            at,
             hasher,
             is_unwanted,
         };
@@ -236,6 +241,9 @@ impl Writing {
             self.part = Some(part);
         }
         let part = self.part.as_ref().ok_or(io::ErrorKind::NotFound)?;
+                if self.at > 0 {
+                    self.copied.push(0..self.at);
+                }
         Ok((part, self.at))
     }
 
@@ -249,7 +257,12 @@ impl Writing {
         self.read_at(spot, piece)?;
         match (self.is_in_place(spot), &self.spill) {
             _ if self.is_unwanted => {}
-            (false, _) => self.write(piece, site, early)?,
+            (false, _) => {
+                // It is made out of what was only compared.
+                self.part(site)?;
+                self.note_copy(piece.len());
+                self.write(piece, site, early)?;
+            }
             (true, Some(_)) => self.keep_aside(piece, site)?,
             (true, None) => {}
         }
@@ -299,7 +312,8 @@ fn open(
                 part = Some(found.ok_or_else(gone)?);
             }
             Origin::Named => named = Some(site.tree.open_file(path)?),
-            Origin::Other(base) => bases.open_again(base)?,
+            // It is opened when something is copied from it.
+            Origin::Other(_) => {}
         }
     }
     Ok((part, named))
