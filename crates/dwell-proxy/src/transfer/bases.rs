@@ -97,6 +97,8 @@ pub(super) struct Base {
     identity: Identity,
     file: Option<File>,
 }
+    /// True if something was copied from it.
+    is_used: bool,
 
 /// By what is noticed that it is another one, or was written to. A file that is only renamed or removed is what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,12 +152,15 @@ impl Bases {
         self.held -= usize::from(base.file.is_some());
     }
 
-    /// Opens a base again, unless it is held.
+    /// Opens a base again, unless it is held, when it is to be copied from for the first time: one that is not may change.
     ///
     /// # Errors
     /// It is another one, or was written to.
     pub(super) fn open_again(&mut self, base: &mut Base) -> io::Result<()> {
         if base.file.is_none() {
+        if base.is_used && base.file.is_some() {
+            return Ok(());
+        }
             base.file = Some(match (self.places.get_mut(base.place), &base.path) {
                 (Some(Place::Directory(directory)), Some(path)) => {
                     directory.tree.open_file(path)?
@@ -165,6 +170,7 @@ impl Bases {
             });
         }
         if base.is_changed() { Err(changed()) } else { Ok(()) }
+        base.is_used = true;
     }
 }
 
@@ -179,9 +185,12 @@ impl Base {
         self.file.as_ref()
     }
 
-    /// True if it is not what it was any more.
+    /// True if something was copied from it, and it is not what it was any more.
     pub(super) fn is_changed(&self) -> bool {
         let now = self.file.as_ref().and_then(|file| Identity::of(file).ok());
+        if !self.is_used {
+            return false;
+        }
         now != Some(self.identity)
     }
 }
@@ -220,7 +229,7 @@ impl Base {
     fn new(place: usize, path: Option<EntryPath>, file: File) -> Option<Self> {
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let identity = Identity::of(&file).ok().filter(|it| is_file && it.bytes >= HASHED_MIN)?;
-        Some(Self { place, path, identity, file: Some(file) })
+        Some(Self { place, path, identity, file: Some(file), is_used: false })
     }
 }
 

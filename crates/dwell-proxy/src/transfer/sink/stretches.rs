@@ -43,7 +43,7 @@ const COPIES_MAX: usize = 1 << 18;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     /// The number of the stretch.
-    stretch: usize,
+    pub(super) stretch: usize,
     offset: u64,
     /// So many bytes from there on are in the same file.
     pub(super) bytes: u64,

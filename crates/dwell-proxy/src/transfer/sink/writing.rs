@@ -13,7 +13,7 @@ use super::stretches::{Origin, Spill, Spot, Stretch};
 use super::{
     Basis, COPY_BYTES, LINKED_MAX, NAME_BYTES_MAX, Node, Ready, Sink, SinkError, Target, cant_write,
 };
-use crate::transfer::bases::{self, Bases};
+use crate::transfer::bases;
 use crate::transfer::early::Early;
 use crate::transfer::entry::EntryPath;
 use crate::transfer::part::PartFile;
@@ -56,14 +56,14 @@ impl Sink {
             false => None,
         };
         let is_unwanted = !self.may_replace(&path)?;
-        let (mut stretches, ends) = match basis {
+        let (stretches, ends) = match basis {
             Some(Basis { path: known, .. }) if known != path => return Err(SinkError::Order),
             Some(Basis { stretches, ends, .. }) => (stretches, ends),
             None => (Vec::new(), Ends::default()),
         };
         let (mut named, mut part) = (None, None);
         if let Target::Site(site) = &mut self.target {
-            let opened = open(site, &path, &mut stretches, &mut self.bases);
+            let opened = open(site, &path, &stretches);
             (part, named) = opened.map_err(|error| cant_write(site, &path, error))?;
         }
         let (spill, hasher) = (None, blake3::Hasher::new());
@@ -146,6 +146,11 @@ impl Sink {
             let spot = writing.spot(offset).ok_or(SinkError::Order)?;
             let left = usize::try_from(spot.bytes.min(end - offset)).unwrap_or(usize::MAX);
             let piece = &mut buffer[..left.min(COPY_BYTES)];
+            let opened = match writing.stretches.get_mut(spot.stretch).map(|it| &mut it.origin) {
+                Some(Origin::Other(base)) => self.bases.open_again(base),
+                _ => Ok(()),
+            };
+            opened.map_err(|error| cant_write(site, &writing.path, error))?;
             let copied = writing.copy_piece(piece, spot, (site, &mut self.early));
             copied.map_err(|error| cant_write(site, &writing.path, error))?;
             offset += piece.len() as u64;
@@ -300,12 +305,11 @@ impl Writing {
 fn open(
     site: &mut Site,
     path: &EntryPath,
-    stretches: &mut [Stretch],
-    bases: &mut Bases,
+    stretches: &[Stretch],
 ) -> io::Result<(Option<PartFile>, Option<File>)> {
     let (mut part, mut named) = (None, None);
     for stretch in stretches {
-        match &mut stretch.origin {
+        match &stretch.origin {
             Origin::Blocks | Origin::Part => {
                 let found = site.tree.find_part(path);
                 let gone = || io::Error::other("what had come of it is gone: send it again");

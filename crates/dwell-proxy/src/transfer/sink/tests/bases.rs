@@ -325,3 +325,32 @@ fn what_came_among_copies_is_found_again() {
     println!("{first} bytes went, and then {second}");
     assert!(first > 150_000 && first + second < 550_000, "{first}, {second}");
 }
+
+/// A log that is written to all the time, in a directory of bases, of which nothing is copied.
+#[test]
+fn a_basis_of_which_nothing_is_copied_may_change() {
+    let to = Directory::new("bases-unused");
+    let basis = to.0.join("basis");
+    for held in [true, false] {
+        fs::write(&basis, random(64, 100_000)).unwrap();
+        let mut sink = with_bases(&to, Existing::Replace, std::slice::from_ref(&basis));
+        let ask = Ask { path: path("tree"), bytes: Some(5), meta: None, is_quick: false };
+        let (bytes, meta) = (Some(5), None);
+        let entry = FileEntry { path: path("tree"), meta, bytes, link_id: 0, was_asked: true };
+        let mut bytes = Vec::new();
+        Record::Root(path("tree")).put(&mut bytes);
+        Record::Ask(ask).put(&mut bytes);
+        sink.take(&bytes, &mut |_| true).unwrap();
+        fs::write(&basis, random(65, 100_001)).unwrap();
+        if !held {
+            fs::remove_file(&basis).unwrap();
+        }
+        let mut bytes = Vec::new();
+        Record::File(entry).put(&mut bytes);
+        put_data(&mut bytes, b"hello");
+        hello().put(&mut bytes);
+        sink.take(&bytes, &mut |_| true).unwrap();
+        sink.finish(|| true).unwrap();
+        assert_eq!(fs::read(to.0.join("tree")).unwrap(), b"hello");
+    }
+}
