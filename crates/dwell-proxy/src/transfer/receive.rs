@@ -668,6 +668,7 @@ fn write(
     while let Some(piece) = pieces.blocking_recv() {
         let result = match piece {
             Piece::Bytes(bytes) => {
+    sink.answer_to(answers.clone());
                 let taken = sink.take(&bytes, &mut |have| answers.blocking_send(have).is_ok());
                 // Enough of them are there if there is no room.
                 let _ = used.try_send(bytes);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
+use tokio::sync::mpsc;
 
 use super::bases::Bases;
 use super::blocks::Have;
@@ -131,6 +132,10 @@ pub(super) struct Sink {
     others_max: u64,
     /// The files that have begun.
     files: u64,
+    /// The files that were asked for, whether they have come or not, and their bytes.
+    asks: (u64, u64),
+    /// Who waits for answers, if that is known: without anybody nothing is hashed.
+    answers: Option<mpsc::Sender<Have>>,
     /// The directories and symbolic links that have come.
     others: u64,
     /// A complete single file that has not got its name yet.
@@ -215,6 +220,8 @@ impl Sink {
             bytes_max: offer.bytes.map_or(u64::MAX, |bytes| with_growth(bytes, BYTES_MORE)),
             files_max: with_growth(offer.files, ENTRIES_MORE),
             files: 0,
+            asks: (0, 0),
+            answers: None,
             others_max: with_growth(offer.others, ENTRIES_MORE),
             others: 0,
             ready: None,
@@ -240,6 +247,11 @@ impl Sink {
     /// Has other files compared with those that come, if the sender understands chunks.
     pub(super) fn compare_with(&mut self, bases: Bases) {
         self.bases = bases;
+    }
+
+    /// Hashes as long as somebody takes such answers.
+    pub(super) fn answer_to(&mut self, answers: mpsc::Sender<Have>) {
+        self.answers = Some(answers);
     }
 
     /// Where it goes, for messages.

@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Seek as _};
+use std::io::{self, Read, Seek as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::FileType;
+use tokio::sync::mpsc;
 
 use super::ends::Ends;
 use super::remove::remove_below;
@@ -247,6 +248,7 @@ impl Sink {
         if !self.root_names.contains(root) {
             return Err(SinkError::Order);
         }
+        self.count_ask(ask)?;
         let path = self.placed(&ask.path);
         let (stretches, ends, answers) = self.look(&path, ask).unwrap_or_else(|error| {
             tracing::debug!("{path} can't be looked at: {error}");
@@ -264,6 +266,22 @@ impl Sink {
         self.ends += ends.held();
         self.asked.push_back(Basis { path, stretches, ends });
         Ok(answers)
+    }
+
+    /// No more is looked at than was offered, whatever comes of it then.
+    fn count_ask(&mut self, ask: &Ask) -> Result<(), SinkError> {
+        let (files, bytes) = &mut self.asks;
+        *files += 1;
+        // Only what comes through a pipe has no length, and nothing else comes then.
+        if !self.is_tree && *files > 1 || self.is_tree && ask.bytes.is_none() {
+            return Err(SinkError::Order);
+        }
+        *bytes = bytes.saturating_add(ask.bytes.unwrap_or(0));
+        match (*files > self.files_max, *bytes > self.bytes_max) {
+            (true, _) => Err(exceeded("files")),
+            (_, true) => Err(exceeded("bytes")),
+            _ => Ok(()),
+        }
     }
 
     /// What was answered about the file that comes next, or does not.
@@ -312,11 +330,11 @@ impl Sink {
         let (mut stretches, ends, answers) = match (self.grain, files.len()) {
             (Some(grain), len) if len > 1 || !others.is_empty() => {
                 files.extend(others);
-                look_into_all(files, wanted, grain)?
+                look_into_all(files, wanted, grain, &self.answers)?
             }
             // A part by itself stays where it is, and has fewer blocks than chunks.
             (grain, _) => match files.into_iter().next() {
-                Some((origin, file)) => look_into(origin, file, wanted, grain)?,
+                Some((origin, file)) => look_into(origin, file, wanted, grain, &self.answers)?,
                 None => nothing(),
             },
         };
@@ -365,11 +383,13 @@ fn nothing() -> Looked {
 /// What there is in a single file.
 fn look_into(
     origin: Origin,
-    mut file: File,
+    file: File,
     wanted: u64,
     grain: Option<Grain>,
+    answers: &Option<mpsc::Sender<Have>>,
 ) -> io::Result<Looked> {
-    let there = file.metadata()?.len();
+    let mut file = Awaited { file, answers };
+    let there = file.file.metadata()?.len();
     let compared = chunks::compared(there, wanted);
     // Offsets are those in the file, wherever the hashes end.
     let is_part = matches!(origin, Origin::Part);
@@ -382,7 +402,7 @@ fn look_into(
             let chunks = chunks.without_end(bytes < there);
             return Ok((stretches(chunks.bytes()), Ends::of_chunks(&chunks), chunks.answers()));
         }
-        file.rewind()?;
+        file.file.rewind()?;
     }
     let blocks = Blocks::read(&mut file, there.min(wanted))?.without_end(wanted < there);
     Ok((stretches(blocks.bytes), Ends::of_blocks(&blocks), blocks.answers()))
@@ -390,7 +410,12 @@ fn look_into(
 
 /// What there is in several files, one behind the other. The sender looks for each chunk in the first ones first: the part, where most need
 /// not be moved.
-fn look_into_all(files: Vec<(Origin, File)>, wanted: u64, grain: Grain) -> io::Result<Looked> {
+fn look_into_all(
+    files: Vec<(Origin, File)>,
+    wanted: u64,
+    grain: Grain,
+    answers: &Option<mpsc::Sender<Have>>,
+) -> io::Result<Looked> {
     let mut left = chunks::compared_together(wanted);
     let mut lengths = Vec::new();
     for (origin, file) in files {
@@ -412,6 +437,21 @@ fn look_into_all(files: Vec<(Origin, File)>, wanted: u64, grain: Grain) -> io::R
         }
     }
     Ok((stretches, Ends::of_chunks(&chunks), chunks.answers()))
+}
+
+/// A file that is read as long as somebody waits for what is said of it.
+struct Awaited<'a> {
+    file: File,
+    answers: &'a Option<mpsc::Sender<Have>>,
+}
+
+impl Read for Awaited<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.answers.as_ref().is_some_and(mpsc::Sender::is_closed) {
+            return Err(io::Error::other("nobody waits for it any more"));
+        }
+        self.file.read(buffer)
+    }
 }
 
 /// Returns true if a directory was made here, by this receiver or by one that did not come to its end. Others stay as they

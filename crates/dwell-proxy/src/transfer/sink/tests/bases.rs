@@ -354,3 +354,52 @@ fn a_basis_of_which_nothing_is_copied_may_change() {
         assert_eq!(fs::read(to.0.join("tree")).unwrap(), b"hello");
     }
 }
+
+/// What is looked at is in proportion to what was offered, however much of it is skipped then.
+#[test]
+fn no_more_is_asked_than_was_offered() {
+    let ask = |name: String, bytes| {
+        Record::Ask(Ask { path: path(&name), bytes, meta: None, is_quick: false })
+    };
+    let taken = |is_tree, asks: &[Record], limits: (u64, u64)| {
+        let to = Directory::new("bases-asked");
+        let (mut sink, _) = open(&to, is_tree, Policy { existing: Existing::Replace, ..STRICT });
+        (sink.files_max, sink.bytes_max) = limits;
+        let mut bytes = Vec::new();
+        Record::Root(path("tree")).put(&mut bytes);
+        for ask in asks {
+            ask.put(&mut bytes);
+            Record::Skip.put(&mut bytes);
+        }
+        sink.take(&bytes, &mut |_| true)
+    };
+    let some = |number, bytes| -> Vec<Record> {
+        (0..number).map(|it| ask(format!("tree/{it}"), Some(bytes))).collect()
+    };
+    taken(true, &some(10, 100), (10, 1000)).unwrap();
+    let refused = |result| matches!(result, Err(SinkError::Refused(_)));
+    assert!(refused(taken(true, &some(11, 10), (10, 1000))));
+    assert!(refused(taken(true, &some(10, 101), (10, 1000))));
+    assert!(refused(taken(true, &some(2, u64::MAX - 1), (10, u64::MAX - 2))));
+    // Only of a single one, as what comes through a pipe, the length need not be known.
+    taken(false, &[ask("tree".to_owned(), None)], (10, 1000)).unwrap();
+    assert!(taken(true, &[ask("tree/x".to_owned(), None)], (10, 1000)).is_err());
+    let twice = [ask("tree".to_owned(), None), ask("tree".to_owned(), None)];
+    assert!(taken(false, &twice, (10, u64::MAX)).is_err());
+}
+
+/// Hashing ends with the transfer.
+#[test]
+fn nothing_is_hashed_for_who_is_gone() {
+    let to = Directory::new("bases-gone");
+    fs::write(to.0.join("basis"), random(66, 300_000)).unwrap();
+    let mut sink = with_bases(&to, Existing::Refuse, &[to.0.join("basis")]);
+    let (answers, answered) = tokio::sync::mpsc::channel(1);
+    sink.answer_to(answers);
+    let ask = Ask { path: path("tree"), bytes: Some(300_000), meta: None, is_quick: false };
+    assert!(matches!(sink.look(&path("tree"), &ask).unwrap().2[0], Have::Chunks { .. }));
+    drop(answered);
+    assert_eq!(sink.look(&path("tree"), &ask).unwrap().2, [Have::Nothing]);
+    fs::write(to.0.join("tree"), random(66, 300_000)).unwrap();
+    assert!(sink.look(&path("tree"), &ask).is_err());
+}
