@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use super::TransferError;
 use super::blocks::HASHED_MIN;
 use super::entry::{EntryPath, Meta};
+use super::part::is_part_name;
 use super::tree::Tree;
 use index::Index;
 
@@ -238,7 +239,10 @@ impl Directory {
     /// anywhere; of the same length and time, anywhere; of the most similar name in the same directory.
     fn find(&mut self, wanted: Wanted<'_>, room: &mut Room) -> Option<EntryPath> {
         for path in [Some(wanted.path.clone()), wanted.path.without_first()].into_iter().flatten() {
-            if self.tree.stat(&path).is_ok_and(|stat| stat.is_some_and(|it| is_long_file(&it))) {
+            let is_part = path.bytes().split(|&byte| byte == b'/').any(is_part_name);
+            if !is_part
+                && self.tree.stat(&path).is_ok_and(|stat| stat.is_some_and(|it| is_long_file(&it)))
+            {
                 return Some(path);
             }
         }
