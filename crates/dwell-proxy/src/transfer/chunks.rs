@@ -27,6 +27,8 @@ const CHUNKS_MAX: usize = 1 << 19;
 const GAP_BYTES_MIN: usize = 64;
 /// Longer files are compared by aligned blocks, of which they have fewer; in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 30;
+/// Files that are compared with one: its part, what has its name, and bases.
+const FILES_MAX: u64 = 2 + super::bases::BASES_MAX as u64;
 /// The length of a chunk, and its hash.
 const ENTRY_BYTES: usize = 4 + HASH_BYTES;
 /// The chunks in one message, which is no longer than one of blocks.
@@ -95,7 +97,8 @@ pub(super) fn hashes_max(wanted: u64) -> u64 {
     let fine = (bytes >> (CHUNK_LOG2_MIN - SPREAD_LOG2)).min(by_root);
     let long = (bytes >> (CHUNK_LOG2_MAX - SPREAD_LOG2)).min(CHUNKS_MAX as u64);
     let aligned = wanted >> super::blocks::log2(wanted);
-    coarse.max(fine).max(long).max(aligned)
+    // The last chunk of each file may be shorter than all others.
+    coarse.max(fine).max(long).max(aligned) + FILES_MAX
 }
 
 /// Appends the body of an answer.
