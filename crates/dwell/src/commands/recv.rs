@@ -88,7 +88,7 @@ pub(crate) struct Recv {
     /// Print nothing but the command to type there, and errors
     #[arg(short, long)]
     quiet: bool,
-    /// Print a line of JSON on standard output when a transfer begins and when it ends, and not what is said of it otherwise
+    /// Print a line of JSON on standard output when a transfer begins and when it ends, in place of what is said of it otherwise; the command to type there, and why it ends with an error, go to standard error all the same
     #[arg(long)]
     json: bool,
 }
