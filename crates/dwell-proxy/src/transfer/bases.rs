@@ -97,9 +97,9 @@ pub(super) struct Base {
     path: Option<EntryPath>,
     identity: Identity,
     file: Option<File>,
-}
     /// True if something was copied from it.
     is_used: bool,
+}
 
 /// By what is noticed that it is another one, or was written to. A file that is only renamed or removed is what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,10 +158,10 @@ impl Bases {
     /// # Errors
     /// It is another one, or was written to.
     pub(super) fn open_again(&mut self, base: &mut Base) -> io::Result<()> {
-        if base.file.is_none() {
         if base.is_used && base.file.is_some() {
             return Ok(());
         }
+        if base.file.is_none() {
             base.file = Some(match (self.places.get_mut(base.place), &base.path) {
                 (Some(Place::Directory(directory)), Some(path)) => {
                     directory.tree.open_file(path)?
@@ -170,8 +170,8 @@ impl Bases {
                 _ => return Err(io::ErrorKind::NotFound.into()),
             });
         }
-        if base.is_changed() { Err(changed()) } else { Ok(()) }
         base.is_used = true;
+        if base.is_changed() { Err(changed()) } else { Ok(()) }
     }
 }
 
@@ -188,10 +188,10 @@ impl Base {
 
     /// True if something was copied from it, and it is not what it was any more.
     pub(super) fn is_changed(&self) -> bool {
-        let now = self.file.as_ref().and_then(|file| Identity::of(file).ok());
         if !self.is_used {
             return false;
         }
+        let now = self.file.as_ref().and_then(|file| Identity::of(file).ok());
         now != Some(self.identity)
     }
 }

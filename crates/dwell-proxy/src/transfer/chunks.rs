@@ -181,9 +181,6 @@ impl<R: Read> Cutter<R> {
         Ok(self.take(len))
     }
 
-    /// The next bytes as soon as there are any, however many; empty at the end.
-    pub(super) fn some(&mut self) -> io::Result<&[u8]> {
-        while self.at == self.end && !self.is_over {
     /// The next chunk of what has gaps: first the zeros at its beginning, if they are many, so that it begins as it did where there were
     /// none.
     fn chunk_or_gap(&mut self) -> io::Result<&[u8]> {
@@ -196,6 +193,9 @@ impl<R: Read> Cutter<R> {
         Ok(&self.buffer[begin..self.at])
     }
 
+    /// The next bytes as soon as there are any, however many; empty at the end.
+    pub(super) fn some(&mut self) -> io::Result<&[u8]> {
+        while self.at == self.end && !self.is_over {
             (self.at, self.end) = (0, 0);
             self.read()?;
         }

@@ -668,10 +668,10 @@ fn write(
     used: &mpsc::Sender<Vec<u8>>,
     answers: &mpsc::Sender<Have>,
 ) -> Outcome {
+    sink.answer_to(answers.clone());
     while let Some(piece) = pieces.blocking_recv() {
         let result = match piece {
             Piece::Bytes(bytes) => {
-    sink.answer_to(answers.clone());
                 let taken = sink.take(&bytes, &mut |have| answers.blocking_send(have).is_ok());
                 // Enough of them are there if there is no room.
                 let _ = used.try_send(bytes);

@@ -304,6 +304,10 @@ impl Sink {
         while let Some(item) = records.next(&mut bytes)? {
             match item {
                 Item::Data(bytes) => self.data(bytes)?,
+                // A file that is being written is not hashed.
+                Item::Record(Record::Ask(_)) if self.writing.is_some() => {
+                    return Err(SinkError::Order);
+                }
                 Item::Record(Record::Ask(ask)) => {
                     if !self.ask(&ask)?.into_iter().all(&mut *answer) {
                         return Err(SinkError::Order);
@@ -316,10 +320,6 @@ impl Sink {
         Ok(())
     }
 
-                // A file that is being written is not hashed.
-                Item::Record(Record::Ask(_)) if self.writing.is_some() => {
-                    return Err(SinkError::Order);
-                }
     fn record(&mut self, record: Record) -> Result<(), SinkError> {
         let belongs = match &record {
             Record::Copy(_) | Record::CopyFrom { .. } | Record::End(..) | Record::Repeat { .. } => {

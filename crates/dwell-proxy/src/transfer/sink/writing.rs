@@ -241,14 +241,14 @@ impl Writing {
             let part = site.tree.open_part(&self.path, Mode::from_raw_mode(mode))?;
             if let Some(named) = &self.named {
                 part.file.set_len(0)?;
+                if self.at > 0 {
+                    self.copied.push(0..self.at);
+                }
                 copy_again(named, self.at, &part.file, &self.hasher)?;
             }
             self.part = Some(part);
         }
         let part = self.part.as_ref().ok_or(io::ErrorKind::NotFound)?;
-                if self.at > 0 {
-                    self.copied.push(0..self.at);
-                }
         Ok((part, self.at))
     }
 
