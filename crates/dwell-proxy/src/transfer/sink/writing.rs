@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{FileType, Mode, Stat};
+use tokio::sync::mpsc;
 
 use super::ends::Ends;
 use super::stretches::{Origin, Spill, Spot, Stretch};
@@ -143,6 +144,10 @@ impl Sink {
         }
         let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
         while offset < end {
+            // What is copied by then must be taken out of the part before the program ends.
+            if self.answers.as_ref().is_some_and(mpsc::Sender::is_closed) {
+                return Err(SinkError::Order);
+            }
             let spot = writing.spot(offset).ok_or(SinkError::Order)?;
             let left = usize::try_from(spot.bytes.min(end - offset)).unwrap_or(usize::MAX);
             let piece = &mut buffer[..left.min(COPY_BYTES)];

@@ -397,8 +397,33 @@ fn nothing_is_hashed_for_who_is_gone() {
     let (answers, answered) = tokio::sync::mpsc::channel(1);
     sink.answer_to(answers);
     let ask = Ask { path: path("tree"), bytes: Some(300_000), meta: None, is_quick: false };
-    assert!(matches!(sink.look(&path("tree"), &ask).unwrap().2[0], Have::Chunks { .. }));
+    let (_, _, said) = sink.look(&path("tree"), &ask).unwrap();
+    let Have::Chunks { chunks, .. } = &said[0] else { panic!("{said:?}") };
+    // But for a last chunk that is too short.
+    let all: u64 = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+    assert!((300_000 - 63..=300_000).contains(&all), "{all}");
+    let first = u64::from(chunks[0].bytes);
+    // Nor is anything copied for it.
+    let entry = FileEntry {
+        path: path("tree"),
+        meta: None,
+        bytes: Some(300_000),
+        link_id: 0,
+        was_asked: true,
+    };
+    let (mut bytes, mut copy) = (Vec::new(), Vec::new());
+    for record in [Record::Root(path("tree")), Record::Ask(ask.clone()), Record::File(entry)] {
+        record.put(&mut bytes);
+    }
+    sink.take(&bytes, &mut |_| true).unwrap();
+    let (offset, bytes) = (0, first);
+    Record::CopyFrom { offset, bytes }.put(&mut copy);
+    sink.take(&copy, &mut |_| true).unwrap();
     drop(answered);
+    assert!(matches!(sink.take(&copy, &mut |_| true), Err(SinkError::Order)));
+    assert!(sink.give_up().is_none() && to.names() == ["basis"]);
+    let mut sink = with_bases(&to, Existing::Refuse, &[to.0.join("basis")]);
+    sink.answer_to(tokio::sync::mpsc::channel(1).0);
     assert_eq!(sink.look(&path("tree"), &ask).unwrap().2, [Have::Nothing]);
     fs::write(to.0.join("tree"), random(66, 300_000)).unwrap();
     assert!(sink.look(&path("tree"), &ask).is_err());
