@@ -145,7 +145,7 @@ fn a_receiver_that_stays_says_what_has_come() {
         let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
         assert_eq!(events, ["begun", "received", "begun", "received", "begun", "failed"]);
         assert_eq!((&lines[2]["name"], &lines[2]["bytes"]), (&"two".into(), &300_000.into()));
-        // With the port, by which transfers from one host are told apart.
+        // With the port, in which transfers from one host differ.
         let from: Vec<_> = lines.iter().map(|line| line["from"].as_str().unwrap()).collect();
         assert!(from.iter().all(|from| from.starts_with("127.0.0.1:")), "{printed}");
         assert!(from[0] == from[1] && from[2] == from[3] && from[0] != from[2], "{printed}");

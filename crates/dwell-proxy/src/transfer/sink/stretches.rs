@@ -36,7 +36,7 @@ pub(super) struct Stretch {
 /// What to say if it is needed and was not kept.
 const NOT_KEPT: &str = "the disk has no room to keep aside what had come of it: send it again";
 
-/// More of them are not told from what came between them, which is then to be sent again.
+/// More of them count as one with what came between them, which is then to be sent again.
 const COPIES_MAX: usize = 1 << 18;
 
 /// A place in what may be copied from.

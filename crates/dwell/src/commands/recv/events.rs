@@ -130,7 +130,7 @@ fn address(from: SocketAddr) -> String {
     from.ip().to_canonical().to_string()
 }
 
-/// An address with its port: two transfers from one host are told apart by it.
+/// An address with its port: two transfers from one host differ in it.
 fn whole(from: SocketAddr) -> String {
     SocketAddr::new(from.ip().to_canonical(), from.port()).to_string()
 }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn two_transfers_from_one_host_are_told_apart() {
+    fn two_transfers_from_one_host_differ() {
         let from = |text: &str| Some(text.parse().unwrap());
         let said = |from| failed(from, &TransferError::Interrupted.into())["from"].clone();
         assert_eq!(said(from("[::ffff:192.0.2.7]:5001")), "192.0.2.7:5001");
