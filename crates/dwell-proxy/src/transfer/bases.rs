@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use super::TransferError;
 use super::blocks::HASHED_MIN;
 use super::entry::{EntryPath, Meta};
+use super::part::is_part_name;
 use super::tree::Tree;
 use index::Index;
 
@@ -96,6 +97,8 @@ pub(super) struct Base {
     path: Option<EntryPath>,
     identity: Identity,
     file: Option<File>,
+    /// True if something was copied from it.
+    is_used: bool,
 }
 
 /// By what is noticed that it is another one, or was written to. A file that is only renamed or removed is what it was.
@@ -150,11 +153,14 @@ impl Bases {
         self.held -= usize::from(base.file.is_some());
     }
 
-    /// Opens a base again, unless it is held.
+    /// Opens a base again, unless it is held, when it is to be copied from for the first time: one that is not may change.
     ///
     /// # Errors
     /// It is another one, or was written to.
     pub(super) fn open_again(&mut self, base: &mut Base) -> io::Result<()> {
+        if base.is_used && base.file.is_some() {
+            return Ok(());
+        }
         if base.file.is_none() {
             base.file = Some(match (self.places.get_mut(base.place), &base.path) {
                 (Some(Place::Directory(directory)), Some(path)) => {
@@ -164,6 +170,7 @@ impl Bases {
                 _ => return Err(io::ErrorKind::NotFound.into()),
             });
         }
+        base.is_used = true;
         if base.is_changed() { Err(changed()) } else { Ok(()) }
     }
 }
@@ -179,8 +186,11 @@ impl Base {
         self.file.as_ref()
     }
 
-    /// True if it is not what it was any more.
+    /// True if something was copied from it, and it is not what it was any more.
     pub(super) fn is_changed(&self) -> bool {
+        if !self.is_used {
+            return false;
+        }
         let now = self.file.as_ref().and_then(|file| Identity::of(file).ok());
         now != Some(self.identity)
     }
@@ -220,7 +230,7 @@ impl Base {
     fn new(place: usize, path: Option<EntryPath>, file: File) -> Option<Self> {
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let identity = Identity::of(&file).ok().filter(|it| is_file && it.bytes >= HASHED_MIN)?;
-        Some(Self { place, path, identity, file: Some(file) })
+        Some(Self { place, path, identity, file: Some(file), is_used: false })
     }
 }
 
@@ -229,7 +239,10 @@ impl Directory {
     /// anywhere; of the same length and time, anywhere; of the most similar name in the same directory.
     fn find(&mut self, wanted: Wanted<'_>, room: &mut Room) -> Option<EntryPath> {
         for path in [Some(wanted.path.clone()), wanted.path.without_first()].into_iter().flatten() {
-            if self.tree.stat(&path).is_ok_and(|stat| stat.is_some_and(|it| is_long_file(&it))) {
+            let is_part = path.bytes().split(|&byte| byte == b'/').any(is_part_name);
+            if !is_part
+                && self.tree.stat(&path).is_ok_and(|stat| stat.is_some_and(|it| is_long_file(&it)))
+            {
                 return Some(path);
             }
         }

@@ -23,8 +23,12 @@ const CHUNK_LOG2_MAX: u8 = 19;
 const SPREAD_LOG2: u8 = 2;
 /// More than this many chunks are not compared.
 const CHUNKS_MAX: usize = 1 << 19;
+/// Fewer zeros are no gap.
+const GAP_BYTES_MIN: usize = 64;
 /// Longer files are compared by aligned blocks, of which they have fewer; in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 30;
+/// Files that are compared with one: its part, what has its name, and bases.
+const FILES_MAX: u64 = 2 + super::bases::BASES_MAX as u64;
 /// The length of a chunk, and its hash.
 const ENTRY_BYTES: usize = 4 + HASH_BYTES;
 /// The chunks in one message, which is no longer than one of blocks.
@@ -93,7 +97,8 @@ pub(super) fn hashes_max(wanted: u64) -> u64 {
     let fine = (bytes >> (CHUNK_LOG2_MIN - SPREAD_LOG2)).min(by_root);
     let long = (bytes >> (CHUNK_LOG2_MAX - SPREAD_LOG2)).min(CHUNKS_MAX as u64);
     let aligned = wanted >> super::blocks::log2(wanted);
-    coarse.max(fine).max(long).max(aligned)
+    // The last chunk of each file may be shorter than all others.
+    coarse.max(fine).max(long).max(aligned) + FILES_MAX
 }
 
 /// Appends the body of an answer.
@@ -176,6 +181,18 @@ impl<R: Read> Cutter<R> {
         Ok(self.take(len))
     }
 
+    /// The next chunk of what has gaps: first the zeros at its beginning, if they are many, so that it begins as it did where there were
+    /// none.
+    fn chunk_or_gap(&mut self) -> io::Result<&[u8]> {
+        let len = self.chunk()?.len();
+        let begin = self.at - len;
+        let zeros = self.buffer[begin..self.at].iter().take_while(|&&byte| byte == 0).count();
+        if (GAP_BYTES_MIN..len).contains(&zeros) {
+            self.at = begin + zeros;
+        }
+        Ok(&self.buffer[begin..self.at])
+    }
+
     /// The next bytes as soon as there are any, however many; empty at the end.
     pub(super) fn some(&mut self) -> io::Result<&[u8]> {
         while self.at == self.end && !self.is_over {
@@ -218,15 +235,15 @@ impl Chunks {
     /// Those of the first so many bytes of what can be read.
     pub(super) fn read(grain: Grain, from: &mut impl Read, bytes: u64) -> io::Result<Self> {
         let mut chunks = Self::new(grain, bytes);
-        chunks.add(from, bytes)?;
+        chunks.add(from, bytes, false)?;
         Ok(chunks)
     }
 
     /// Appends those of the first so many bytes of another file, as far as there is room for them.
-    fn add(&mut self, from: &mut impl Read, bytes: u64) -> io::Result<()> {
+    fn add(&mut self, from: &mut impl Read, bytes: u64, has_gaps: bool) -> io::Result<()> {
         let mut cutter = Cutter::new(from.take(bytes), self.log2);
         while self.list.len() < CHUNKS_MAX {
-            let chunk = cutter.chunk()?;
+            let chunk = if has_gaps { cutter.chunk_or_gap()? } else { cutter.chunk()? };
             if chunk.is_empty() {
                 break;
             }
@@ -236,15 +253,15 @@ impl Chunks {
     }
 
     /// Appends those of another file, but for a last one that says too much (`is_cut` as for [`without_end`](Self::without_end)); how
-    /// many bytes they have.
+    /// many bytes they have. A part has gaps, where something was copied that is not left in it.
     pub(super) fn append(
         &mut self,
         from: &mut impl Read,
         bytes: u64,
-        is_cut: bool,
+        (is_cut, has_gaps): (bool, bool),
     ) -> io::Result<u64> {
         let first = self.list.len();
-        if let Err(error) = self.add(from, bytes) {
+        if let Err(error) = self.add(from, bytes, has_gaps) {
             self.list.truncate(first);
             return Err(error);
         }
@@ -254,9 +271,14 @@ impl Chunks {
         Ok(self.list[first..].iter().map(|chunk| u64::from(chunk.bytes)).sum())
     }
 
+    /// Their lengths, in order.
+    pub(super) fn lengths(&self) -> impl Iterator<Item = u64> {
+        self.list.iter().map(|chunk| u64::from(chunk.bytes))
+    }
+
     /// The length of all of them.
     pub(super) fn bytes(&self) -> u64 {
-        self.list.iter().map(|chunk| u64::from(chunk.bytes)).sum()
+        self.lengths().sum()
     }
 
     /// True if these are the first of them.

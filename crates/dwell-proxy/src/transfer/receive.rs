@@ -1,5 +1,6 @@
 //! The receiving end of a transfer.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -107,8 +108,6 @@ pub fn receive(job: Receive, on_event: impl FnMut(Event<'_>)) -> Result<Option<S
     engine::run(async move { Ok(serve(job, on_event).await) }).map_err(TransferError::from)?
 }
 
-type Ended = (SocketAddr, Result<Summary, Broken>);
-
 async fn serve(
     job: Receive,
     mut on_event: impl FnMut(Event<'_>),
@@ -128,7 +127,8 @@ async fn serve(
     let job = Arc::new(job);
     let (notes, mut noted) = mpsc::channel(PIECES_MAX);
     let (stop, stopped) = watch::channel(false);
-    let mut transfers: JoinSet<Ended> = JoinSet::new();
+    let mut transfers: JoinSet<Result<Summary, Broken>> = JoinSet::new();
+    let mut peers = HashMap::new();
     loop {
         let is_stopping = *stopped.borrow();
         tokio::select! {
@@ -141,11 +141,15 @@ async fn serve(
                 let _ = stop.send(true);
             }
             Some(note) = noted.recv() => show(&note, &mut on_event),
-            Some(ended) = transfers.join_next() => {
+            Some(ended) = transfers.join_next_with_id() => {
                 while let Ok(note) = noted.try_recv() {
                     show(&note, &mut on_event);
                 }
-                let (from, result) = ended.unwrap_or_else(|error| (at, Err(panicked(&error))));
+                let (id, result) = match ended {
+                    Ok((id, result)) => (id, result),
+                    Err(error) => (error.id(), Err(panicked(&error))),
+                };
+                let from = peers.remove(&id).unwrap_or(at);
                 if !stays {
                     return result.map(Some);
                 }
@@ -156,10 +160,9 @@ async fn serve(
             }
             carrier = door.next(), if !is_stopping && transfers.len() < if stays { TRANSFERS_MAX } else { 1 } => {
                 let (job, notes, stopped) = (Arc::clone(&job), notes.clone(), stopped.clone());
-                transfers.spawn(async move {
-                    let from = carrier.peer;
-                    (from, transfer(carrier, &job, stopped, notes).await)
-                });
+                let from = carrier.peer;
+                let task = transfers.spawn(async move { transfer(carrier, &job, stopped, notes).await });
+                peers.insert(task.id(), from);
                 if !stays {
                     door.close();
                 }
@@ -665,6 +668,7 @@ fn write(
     used: &mpsc::Sender<Vec<u8>>,
     answers: &mpsc::Sender<Have>,
 ) -> Outcome {
+    sink.answer_to(answers.clone());
     while let Some(piece) = pieces.blocking_recv() {
         let result = match piece {
             Piece::Bytes(bytes) => {

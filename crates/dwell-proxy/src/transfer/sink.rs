@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
+use tokio::sync::mpsc;
 
 use super::bases::Bases;
 use super::blocks::Have;
@@ -20,6 +21,7 @@ use super::part::{PARTS, PartFile, is_part_name};
 use super::place::{Existing, Offer, Place, Site};
 use super::record::{Item, Record, RecordError, Records};
 use super::repeats::Ring;
+use ends::Ends;
 use stretches::Stretch;
 use writing::Writing;
 
@@ -27,6 +29,8 @@ use writing::Writing;
 const NAMED_MAX: usize = 5;
 /// Files that may have been asked for and not come.
 const ASKED_MAX: usize = 4096;
+/// The ends of chunks that are held of all these files together: some more than a sender asks for at once, and the most chunks of one file.
+const ENDS_MAX: usize = 1 << 20;
 /// Files with several names.
 const LINKED_MAX: usize = 1 << 20;
 /// The bytes of names that are held.
@@ -108,6 +112,8 @@ pub(super) struct Sink {
     writing: Option<Writing>,
     /// What was answered about files that have not come yet.
     asked: VecDeque<Basis>,
+    /// The ends of chunks in that.
+    ends: usize,
     /// Files that others are names of.
     linked: HashMap<u64, (EntryPath, Node)>,
     /// The bytes of the names of roots and of those files.
@@ -126,6 +132,10 @@ pub(super) struct Sink {
     others_max: u64,
     /// The files that have begun.
     files: u64,
+    /// The files that were asked for, whether they have come or not, and their bytes.
+    asks: (u64, u64),
+    /// Who waits for answers, if that is known: without anybody nothing is hashed.
+    answers: Option<mpsc::Sender<Have>>,
     /// The directories and symbolic links that have come.
     others: u64,
     /// A complete single file that has not got its name yet.
@@ -154,6 +164,8 @@ struct Basis {
     path: EntryPath,
     /// None if there is nothing.
     stretches: Vec<Stretch>,
+    /// Between which of them it is copied.
+    ends: Ends,
 }
 
 #[derive(Debug)]
@@ -199,6 +211,7 @@ impl Sink {
             root_names: HashSet::new(),
             writing: None,
             asked: VecDeque::new(),
+            ends: 0,
             linked: HashMap::new(),
             name_bytes: 0,
             directories: Vec::new(),
@@ -207,6 +220,8 @@ impl Sink {
             bytes_max: offer.bytes.map_or(u64::MAX, |bytes| with_growth(bytes, BYTES_MORE)),
             files_max: with_growth(offer.files, ENTRIES_MORE),
             files: 0,
+            asks: (0, 0),
+            answers: None,
             others_max: with_growth(offer.others, ENTRIES_MORE),
             others: 0,
             ready: None,
@@ -232,6 +247,11 @@ impl Sink {
     /// Has other files compared with those that come, if the sender understands chunks.
     pub(super) fn compare_with(&mut self, bases: Bases) {
         self.bases = bases;
+    }
+
+    /// Hashes as long as somebody takes such answers.
+    pub(super) fn answer_to(&mut self, answers: mpsc::Sender<Have>) {
+        self.answers = Some(answers);
     }
 
     /// Where it goes, for messages.
@@ -284,6 +304,10 @@ impl Sink {
         while let Some(item) = records.next(&mut bytes)? {
             match item {
                 Item::Data(bytes) => self.data(bytes)?,
+                // A file that is being written is not hashed.
+                Item::Record(Record::Ask(_)) if self.writing.is_some() => {
+                    return Err(SinkError::Order);
+                }
                 Item::Record(Record::Ask(ask)) => {
                     if !self.ask(&ask)?.into_iter().all(&mut *answer) {
                         return Err(SinkError::Order);
@@ -385,6 +409,7 @@ fn cant_write(site: &Site, path: &EntryPath, error: io::Error) -> SinkError {
     SinkError::Write { what, error }
 }
 
+mod ends;
 mod entries;
 mod finish;
 mod remove;

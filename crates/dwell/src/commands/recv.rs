@@ -43,7 +43,9 @@ directory is received file by file into the one that is there.
 
 With --basis PATH what is like a file there is copied and not sent: like the file PATH, or the one
 in the directory PATH that is likeliest to be like it, by its path, name, length and time. Who
-sends learns which chunks of these files are the same as its own.
+sends learns which chunks of these files are the same as its own, and gets a hash of each: of a
+chunk that it knows but for a few bytes, or of a short file all of which is one chunk, it can try
+what they are until the hash is right. Name nothing that has passwords or keys in it.
 
 Exit codes:
   0    all of it is there, and it is what was sent; with --keep, it was ended while nothing came
@@ -88,7 +90,7 @@ pub(crate) struct Recv {
     /// Print nothing but the command to type there, and errors
     #[arg(short, long)]
     quiet: bool,
-    /// Print a line of JSON on standard output when a transfer begins and when it ends, and not what is said of it otherwise
+    /// Print a line of JSON on standard output when a transfer begins and when it ends, in place of what is said of it otherwise; the command to type there, and why it ends with an error, go to standard error all the same
     #[arg(long)]
     json: bool,
 }

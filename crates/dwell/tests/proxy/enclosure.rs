@@ -28,7 +28,8 @@ impl Enclosure {
         let mut command = Command::new("unshare");
         command.args(["-rmn", "sh", "-c", BEGIN]).arg(at).args([&disk_kib.to_string(), rate]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut holder = Process(command.spawn().ok()?);
+        let skipped = |error| println!("skipped: unshare can't be started: {error}");
+        let mut holder = Process(command.spawn().map_err(skipped).ok()?);
         let mut line = String::new();
         let _ = BufReader::new(holder.0.stdout.take()?).read_line(&mut line);
         if line.trim() != "ready" {

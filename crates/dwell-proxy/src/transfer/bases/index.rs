@@ -169,13 +169,9 @@ impl Entry {
 
 /// How many names at the end two paths have in common.
 fn ends_in_common(a: &EntryPath, b: &EntryPath) -> usize {
-    let names = |path: &'_ EntryPath| {
-        let mut names: Vec<_> =
-            path.bytes().split(|&byte| byte == b'/').map(<[u8]>::to_vec).collect();
-        names.reverse();
-        names
-    };
-    names(a).iter().zip(&names(b)).take_while(|(a, b)| a == b).count()
+    let is_slash = |&byte: &u8| byte == b'/';
+    let names = a.bytes().rsplit(is_slash).zip(b.bytes().rsplit(is_slash));
+    names.take_while(|(a, b)| a == b).count()
 }
 
 /// A name without its ending, and what is left of it if each number counts as one and the same: dates and versions differ in numbers

@@ -105,9 +105,20 @@ fn nothing_is_followed_out_of_it() {
     symlink(outside.0.join("x"), there.0.join("x")).unwrap();
     symlink(&outside.0, there.0.join("out")).unwrap();
     there.file(".x.dwell-part", 100, 1);
+    there.file("deep/.dwell-part/z", 100, 1);
     rustix::fs::mkfifoat(rustix::fs::CWD, there.0.join("y"), rustix::fs::Mode::RWXU).unwrap();
     let mut bases = Bases::new(std::slice::from_ref(&there.0));
-    for path in ["x", "out/x", "out/deep/y", "t/out/x", "y", "x-1", ".x.dwell-part-1"] {
+    for path in [
+        "x",
+        "out/x",
+        "out/deep/y",
+        "t/out/x",
+        "y",
+        "x-1",
+        ".x.dwell-part-1",
+        ".x.dwell-part",
+        "deep/.dwell-part/z",
+    ] {
         assert!(found(&mut bases, path, 100, 1).is_empty(), "{path}");
     }
     // What is named is followed, as it was chosen.

@@ -184,6 +184,46 @@ fn as_much_is_compared_as_may_be_found() {
     }
 }
 
+/// The last chunk of each of several files is as short as the file says.
+#[test]
+fn the_ends_of_all_files_are_reckoned_with() {
+    let shortest = 1 << (CHUNK_LOG2_MIN - SPREAD_LOG2);
+    // As many files as there may be, each hardly longer than one chunk that is as short as can be.
+    for wanted in [300, 1000, 1300] {
+        let bytes = compared_together(wanted) / FILES_MAX;
+        let most = FILES_MAX * bytes.div_ceil(shortest);
+        assert!(most <= hashes_max(wanted), "{wanted}: {most}");
+    }
+    let mut chunks = Chunks::new(Grain::Fine, 10 * 100);
+    for _ in 0..FILES_MAX {
+        chunks.append(&mut &[7; 100][..], 100, (false, false)).unwrap();
+    }
+    assert!(chunks.list.len() as u64 == FILES_MAX && FILES_MAX <= hashes_max(250));
+}
+
+#[test]
+fn what_follows_a_gap_is_cut_as_it_was() {
+    let mut bytes = vec![0; 1 << 20];
+    Rng::from_seed(3).fill(&mut bytes);
+    let whole = Chunks::read(Grain::Fine, &mut &bytes[..], 1 << 20).unwrap();
+    let ends: Vec<usize> = whole
+        .lengths()
+        .scan(0, |end, bytes| {
+            *end += bytes as usize;
+            Some(*end)
+        })
+        .collect();
+    // All but three in a row of each eight were copied.
+    for eight in ends.windows(7).step_by(8) {
+        bytes[eight[1]..eight[6]].fill(0);
+    }
+    let mut gaps = Chunks::new(Grain::Fine, 1 << 20);
+    assert_eq!(gaps.append(&mut &bytes[..], 1 << 20, (false, true)).unwrap(), 1 << 20);
+    let found = |it: &&Chunk| gaps.list.contains(it);
+    let (all, found) = (whole.list.len(), whole.list.iter().filter(found).count());
+    assert!(found * 20 > all * 7, "{found} of {all}");
+}
+
 #[test]
 fn answers_come_back() {
     let list = (0..4000u32).map(|n| Chunk { bytes: n + 1, hash: hash(&n.to_be_bytes()) });

@@ -2,18 +2,21 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Seek as _};
+use std::io::{self, Read, Seek as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::FileType;
+use tokio::sync::mpsc;
 
+use super::ends::Ends;
 use super::remove::remove_below;
 use super::stretches::{Origin, Stretch};
 use super::writing::{is_there_now, node_of, replaces};
 use super::{
-    ASKED_MAX, Basis, DEPTH_MAX, REMARKS_MAX, SEEN_MAX, Sink, SinkError, Target, cant_write,
+    ASKED_MAX, Basis, DEPTH_MAX, ENDS_MAX, REMARKS_MAX, SEEN_MAX, Sink, SinkError, Target,
+    cant_write,
 };
 use crate::transfer::bases::{Base, Wanted};
 use crate::transfer::blocks::{Blocks, Have};
@@ -245,10 +248,11 @@ impl Sink {
         if !self.root_names.contains(root) {
             return Err(SinkError::Order);
         }
+        self.count_ask(ask)?;
         let path = self.placed(&ask.path);
-        let (stretches, answers) = self.look(&path, ask).unwrap_or_else(|error| {
+        let (stretches, ends, answers) = self.look(&path, ask).unwrap_or_else(|error| {
             tracing::debug!("{path} can't be looked at: {error}");
-            (Vec::new(), vec![Have::Nothing])
+            nothing()
         });
         if matches!(answers[..], [Have::Same | Have::Stays]) {
             if answers == [Have::Stays] {
@@ -259,13 +263,31 @@ impl Sink {
             self.put(&ask.path)?;
             self.count.reused(ask.bytes.unwrap_or(0));
         }
-        self.asked.push_back(Basis { path, stretches });
+        self.ends += ends.held();
+        self.asked.push_back(Basis { path, stretches, ends });
         Ok(answers)
+    }
+
+    /// No more is looked at than was offered, whatever comes of it then.
+    fn count_ask(&mut self, ask: &Ask) -> Result<(), SinkError> {
+        let (files, bytes) = &mut self.asks;
+        *files += 1;
+        // Only what comes through a pipe has no length, and nothing else comes then.
+        if !self.is_tree && *files > 1 || self.is_tree && ask.bytes.is_none() {
+            return Err(SinkError::Order);
+        }
+        *bytes = bytes.saturating_add(ask.bytes.unwrap_or(0));
+        match (*files > self.files_max, *bytes > self.bytes_max) {
+            (true, _) => Err(exceeded("files")),
+            (_, true) => Err(exceeded("bytes")),
+            _ => Ok(()),
+        }
     }
 
     /// What was answered about the file that comes next, or does not.
     pub(super) fn next_asked(&mut self) -> Option<Basis> {
         let asked = self.asked.pop_front()?;
+        self.ends -= asked.ends.held();
         for stretch in &asked.stretches {
             if let Origin::Other(base) = &stretch.origin {
                 self.bases.let_go(base);
@@ -276,13 +298,12 @@ impl Sink {
 
     /// What there is at a path.
     pub(super) fn look(&mut self, path: &EntryPath, ask: &Ask) -> io::Result<Looked> {
-        let nothing = (Vec::new(), vec![Have::Nothing]);
         let existing = self.policy.existing;
-        let Target::Site(site) = &mut self.target else { return Ok(nothing) };
+        let Target::Site(site) = &mut self.target else { return Ok(nothing()) };
         let wanted = ask.bytes.unwrap_or(u64::MAX);
         let stat = site.tree.stat(path)?;
         if stat.is_some() && site.staging.is_none() && existing == Existing::Keep {
-            return Ok((Vec::new(), vec![Have::Stays]));
+            return Ok((Vec::new(), Ends::default(), vec![Have::Stays]));
         }
         let is_file = stat.is_some_and(|stat| kind(&stat) == FileType::RegularFile);
         let has_same_time = match (stat.filter(|_| is_file), ask.meta) {
@@ -294,7 +315,7 @@ impl Sink {
             _ => false,
         };
         if ask.is_quick && has_same_time {
-            return Ok((Vec::new(), vec![Have::Same]));
+            return Ok((Vec::new(), Ends::default(), vec![Have::Same]));
         }
         let part = site.tree.find_part(path).map(|part| part.file);
         let named = if is_file { Some(site.tree.open_file(path)?) } else { None };
@@ -306,23 +327,26 @@ impl Sink {
             Some(_) if !has_same_time => self.find_bases(path, ask, &files),
             _ => Vec::new(),
         };
-        let (mut stretches, answers) = match (self.grain, files.len()) {
+        let (mut stretches, ends, answers) = match (self.grain, files.len()) {
             (Some(grain), len) if len > 1 || !others.is_empty() => {
                 files.extend(others);
-                look_into_all(files, wanted, grain)?
+                look_into_all(files, wanted, grain, &self.answers)?
             }
             // A part by itself stays where it is, and has fewer blocks than chunks.
             (grain, _) => match files.into_iter().next() {
-                Some((origin, file)) => look_into(origin, file, wanted, grain)?,
-                None => nothing,
+                Some((origin, file)) => look_into(origin, file, wanted, grain, &self.answers)?,
+                None => nothing(),
             },
         };
+        if self.ends + ends.held() > ENDS_MAX {
+            return Ok(nothing());
+        }
         for stretch in &mut stretches {
             if let Origin::Other(base) = &mut stretch.origin {
                 self.bases.hold(base);
             }
         }
-        Ok((stretches, answers))
+        Ok((stretches, ends, answers))
     }
 
     /// What else may be copied from.
@@ -349,37 +373,49 @@ impl Sink {
     }
 }
 
-/// What may be copied from, and the answers that say so.
-type Looked = (Vec<Stretch>, Vec<Have>);
+/// What may be copied from, between which ends, and the answers that say so.
+type Looked = (Vec<Stretch>, Ends, Vec<Have>);
+
+fn nothing() -> Looked {
+    (Vec::new(), Ends::default(), vec![Have::Nothing])
+}
 
 /// What there is in a single file.
 fn look_into(
     origin: Origin,
-    mut file: File,
+    file: File,
     wanted: u64,
     grain: Option<Grain>,
+    answers: &Option<mpsc::Sender<Have>>,
 ) -> io::Result<Looked> {
-    let there = file.metadata()?.len();
+    let mut file = Awaited { file, answers };
+    let there = file.file.metadata()?.len();
     let compared = chunks::compared(there, wanted);
     // Offsets are those in the file, wherever the hashes end.
     let is_part = matches!(origin, Origin::Part);
     let fixed = if is_part { Origin::Blocks } else { origin };
-    let stretches = vec![Stretch { origin: fixed, bytes: u64::MAX }];
+    let stretches = |bytes| vec![Stretch { origin: fixed, bytes }];
     if let (Some(bytes), Some(grain), false) = (compared, grain, is_part) {
         let chunks = Chunks::read(grain, &mut file, bytes)?;
         // Of a long file that is cut often the list may be full before its end.
         if chunks.bytes() == bytes {
-            return Ok((stretches, chunks.without_end(bytes < there).answers()));
+            let chunks = chunks.without_end(bytes < there);
+            return Ok((stretches(chunks.bytes()), Ends::of_chunks(&chunks), chunks.answers()));
         }
-        file.rewind()?;
+        file.file.rewind()?;
     }
     let blocks = Blocks::read(&mut file, there.min(wanted))?.without_end(wanted < there);
-    Ok((stretches, blocks.answers()))
+    Ok((stretches(blocks.bytes), Ends::of_blocks(&blocks), blocks.answers()))
 }
 
 /// What there is in several files, one behind the other. The sender looks for each chunk in the first ones first: the part, where most need
 /// not be moved.
-fn look_into_all(files: Vec<(Origin, File)>, wanted: u64, grain: Grain) -> io::Result<Looked> {
+fn look_into_all(
+    files: Vec<(Origin, File)>,
+    wanted: u64,
+    grain: Grain,
+    answers: &Option<mpsc::Sender<Have>>,
+) -> io::Result<Looked> {
     let mut left = chunks::compared_together(wanted);
     let mut lengths = Vec::new();
     for (origin, file) in files {
@@ -390,15 +426,32 @@ fn look_into_all(files: Vec<(Origin, File)>, wanted: u64, grain: Grain) -> io::R
     }
     let mut chunks = Chunks::new(grain, lengths.iter().map(|(_, _, bytes, _)| bytes).sum());
     let mut stretches = Vec::new();
-    for (origin, mut file, bytes, there) in lengths {
-        match (chunks.append(&mut file, bytes, bytes < there), &origin) {
+    for (origin, file, bytes, there) in lengths {
+        let mut file = Awaited { file, answers };
+        let is = (bytes < there, matches!(origin, Origin::Part));
+        match (chunks.append(&mut file, bytes, is), &origin) {
             (Ok(bytes), _) => stretches.push(Stretch { origin, bytes }),
             // The others are there all the same.
             (Err(error), Origin::Other(_)) => tracing::debug!("a basis can't be read: {error}"),
             (Err(error), _) => return Err(error),
         }
     }
-    Ok((stretches, chunks.answers()))
+    Ok((stretches, Ends::of_chunks(&chunks), chunks.answers()))
+}
+
+/// A file that is read as long as somebody waits for what is said of it.
+struct Awaited<'a> {
+    file: File,
+    answers: &'a Option<mpsc::Sender<Have>>,
+}
+
+impl Read for Awaited<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.answers.as_ref().is_some_and(mpsc::Sender::is_closed) {
+            return Err(io::Error::other("nobody waits for it any more"));
+        }
+        self.file.read(buffer)
+    }
 }
 
 /// Returns true if a directory was made here, by this receiver or by one that did not come to its end. Others stay as they

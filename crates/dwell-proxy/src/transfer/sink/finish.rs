@@ -80,13 +80,21 @@ impl Sink {
     pub(in super::super) fn give_up(mut self) -> Option<Kept> {
         let bytes = self.count.get().0;
         let Target::Site(site) = &mut self.target else { return None };
-        let unfinished = self.writing.map(|writing| (writing.part, writing.path));
+        let mut is_safe = true;
+        let unfinished = self.writing.map(|writing| {
+            let taken_out = writing.take_out_copies();
+            is_safe = taken_out.is_ok();
+            if let Err(error) = taken_out {
+                tracing::warn!("what had come of {} is not kept: {error}", writing.path);
+            }
+            (writing.part, writing.path)
+        });
         let unfinished = unfinished.or(self.ready.map(|ready| (ready.part, ready.path)));
         let mut kept = None;
         if let Some((Some(part), path)) = unfinished {
             let len = part.file.metadata().map_or(0, |metadata| metadata.len());
             let path_of_part = path_beside(&site.shown, &path, &part.name);
-            if len == 0 {
+            if len == 0 || !is_safe {
                 let _ = site.tree.remove_part(&path, &part.name);
             } else {
                 kept = Some(Kept { path: path_of_part, bytes });

@@ -3,9 +3,12 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-use super::Writing;
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::{COPY_BYTES, Writing};
 use crate::transfer::bases::{self, Base};
 use crate::transfer::early::Early;
 use crate::transfer::place::Site;
@@ -33,11 +36,14 @@ pub(super) struct Stretch {
 /// What to say if it is needed and was not kept.
 const NOT_KEPT: &str = "the disk has no room to keep aside what had come of it: send it again";
 
+/// More of them count as one with what came between them, which is then to be sent again.
+const COPIES_MAX: usize = 1 << 18;
+
 /// A place in what may be copied from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     /// The number of the stretch.
-    stretch: usize,
+    pub(super) stretch: usize,
     offset: u64,
     /// So many bytes from there on are in the same file.
     pub(super) bytes: u64,
@@ -58,6 +64,27 @@ impl Spill {
     pub(super) fn lose(&mut self) {
         self.file = None;
     }
+}
+
+/// Makes zeros of these bytes.
+fn take_out(file: &File, range: Range<u64>) -> io::Result<()> {
+    let Some(bytes) = range.end.checked_sub(range.start).filter(|&bytes| bytes > 0) else {
+        return Ok(());
+    };
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    if fallocate(file, flags, range.start, bytes).is_ok() {
+        return Ok(());
+    }
+    // Not all file systems can do that.
+    let zeros = vec![0; COPY_BYTES];
+    let end = range.end.min(file.metadata()?.len());
+    let mut at = range.start;
+    while at < end {
+        let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(COPY_BYTES);
+        file.write_all_at(&zeros[..len], at)?;
+        at += len as u64;
+    }
+    Ok(())
 }
 
 impl Writing {
@@ -140,6 +167,42 @@ impl Writing {
         let (part, _) = self.part(site)?;
         early.wrote(&part.file, bytes.len());
         Ok(())
+    }
+
+    /// Takes what was copied out of the part of a file that is not complete: the sender chooses what it is between, so that the hashes of
+    /// the part could say what it is. It can be copied again. The same holds for what the part has behind what was overwritten, as far as
+    /// no chunk or block ends.
+    pub(super) fn take_out_copies(&self) -> io::Result<()> {
+        let Some(part) = &self.part else { return Ok(()) };
+        let len = part.file.metadata()?.len();
+        let known = self
+            .stretches
+            .first()
+            .filter(|it| matches!(it.origin, Origin::Part | Origin::Blocks) && self.at <= it.bytes);
+        let mut begun = None;
+        match known.and_then(|_| self.ends.next(self.at)) {
+            _ if part.is_new || self.at == 0 => {}
+            Some(end) => begun = Some(self.at..end.min(len)),
+            None => part.file.set_len(self.at.min(len))?,
+        }
+        for range in self.copied.iter().cloned().chain(begun) {
+            take_out(&part.file, range)?;
+        }
+        match self.copied.last() {
+            // What ends with it is no longer than what came.
+            Some(last) if last.end >= part.file.metadata()?.len() => part.file.set_len(last.start),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the part gets so many copied bytes where the next ones go.
+    pub(super) fn note_copy(&mut self, bytes: usize) {
+        let end = self.at + bytes as u64;
+        let is_full = self.copied.len() >= COPIES_MAX;
+        match self.copied.last_mut() {
+            Some(last) if last.end == self.at || is_full => last.end = end,
+            _ => self.copied.push(self.at..end),
+        }
     }
 
     /// Keeps aside what the part has where these bytes go, if it may be copied from there. From the first byte on that differs all of it

@@ -2,16 +2,19 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::{FileType, Mode, Stat};
+use tokio::sync::mpsc;
 
+use super::ends::Ends;
 use super::stretches::{Origin, Spill, Spot, Stretch};
 use super::{
     Basis, COPY_BYTES, LINKED_MAX, NAME_BYTES_MAX, Node, Ready, Sink, SinkError, Target, cant_write,
 };
-use crate::transfer::bases::{self, Bases};
+use crate::transfer::bases;
 use crate::transfer::early::Early;
 use crate::transfer::entry::EntryPath;
 use crate::transfer::part::PartFile;
@@ -29,8 +32,12 @@ pub(super) struct Writing {
     pub(super) named: Option<File>,
     /// Where the offsets are from which is copied.
     pub(super) stretches: Vec<Stretch>,
+    /// Where a copy may begin and end.
+    pub(super) ends: Ends,
     /// What the part had at first, where it has been written to.
     pub(super) spill: Option<Spill>,
+    /// What of the part was copied there from elsewhere, in order.
+    pub(super) copied: Vec<Range<u64>>,
     pub(super) at: u64,
     pub(super) hasher: blake3::Hasher,
     /// What is there stays.
@@ -50,19 +57,31 @@ impl Sink {
             false => None,
         };
         let is_unwanted = !self.may_replace(&path)?;
-        let mut stretches = match basis {
+        let (stretches, ends) = match basis {
             Some(Basis { path: known, .. }) if known != path => return Err(SinkError::Order),
-            Some(Basis { stretches, .. }) => stretches,
-            None => Vec::new(),
+            Some(Basis { stretches, ends, .. }) => (stretches, ends),
+            None => (Vec::new(), Ends::default()),
         };
         let (mut named, mut part) = (None, None);
         if let Target::Site(site) = &mut self.target {
-            let opened = open(site, &path, &mut stretches, &mut self.bases);
+            let opened = open(site, &path, &stretches);
             (part, named) = opened.map_err(|error| cant_write(site, &path, error))?;
         }
         let (spill, hasher) = (None, blake3::Hasher::new());
-        let writing =
-            Writing { entry, path, part, named, stretches, spill, at: 0, hasher, is_unwanted };
+        let (at, copied) = (0, Vec::new());
+        let writing = Writing {
+            entry,
+            path,
+            part,
+            named,
+            stretches,
+            ends,
+            spill,
+            copied,
+            at,
+            hasher,
+            is_unwanted,
+        };
         self.writing = Some(writing);
         Ok(())
     }
@@ -107,7 +126,8 @@ impl Sink {
         self.check_bytes()
     }
 
-    /// Takes the next bytes from what is there: from such an offset, or from where they go.
+    /// Takes the next bytes from what is there: from such an offset, or from where they go. Whole chunks or blocks of which the sender
+    /// has the hashes, and nothing less: of two bytes, among others that it knows, it could guess by the hash of all of them what they are.
     pub(super) fn copy(&mut self, from: Option<u64>, bytes: u64) -> Result<(), SinkError> {
         let writing = self.writing.as_mut().ok_or(SinkError::Order)?;
         let Target::Site(site) = &mut self.target else { return Err(SinkError::Order) };
@@ -119,11 +139,23 @@ impl Sink {
         }
         let mut offset = from.unwrap_or(writing.at);
         let end = offset.checked_add(bytes).ok_or(SinkError::Order)?;
+        if ![offset, end].into_iter().all(|at| writing.ends.has(at)) {
+            return Err(SinkError::Order);
+        }
         let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_BYTES))];
         while offset < end {
+            // What is copied by then must be taken out of the part before the program ends.
+            if self.answers.as_ref().is_some_and(mpsc::Sender::is_closed) {
+                return Err(SinkError::Order);
+            }
             let spot = writing.spot(offset).ok_or(SinkError::Order)?;
             let left = usize::try_from(spot.bytes.min(end - offset)).unwrap_or(usize::MAX);
             let piece = &mut buffer[..left.min(COPY_BYTES)];
+            let opened = match writing.stretches.get_mut(spot.stretch).map(|it| &mut it.origin) {
+                Some(Origin::Other(base)) => self.bases.open_again(base),
+                _ => Ok(()),
+            };
+            opened.map_err(|error| cant_write(site, &writing.path, error))?;
             let copied = writing.copy_piece(piece, spot, (site, &mut self.early));
             copied.map_err(|error| cant_write(site, &writing.path, error))?;
             offset += piece.len() as u64;
@@ -214,6 +246,9 @@ impl Writing {
             let part = site.tree.open_part(&self.path, Mode::from_raw_mode(mode))?;
             if let Some(named) = &self.named {
                 part.file.set_len(0)?;
+                if self.at > 0 {
+                    self.copied.push(0..self.at);
+                }
                 copy_again(named, self.at, &part.file, &self.hasher)?;
             }
             self.part = Some(part);
@@ -232,7 +267,12 @@ impl Writing {
         self.read_at(spot, piece)?;
         match (self.is_in_place(spot), &self.spill) {
             _ if self.is_unwanted => {}
-            (false, _) => self.write(piece, site, early)?,
+            (false, _) => {
+                // It is made out of what was only compared.
+                self.part(site)?;
+                self.note_copy(piece.len());
+                self.write(piece, site, early)?;
+            }
             (true, Some(_)) => self.keep_aside(piece, site)?,
             (true, None) => {}
         }
@@ -270,19 +310,19 @@ impl Writing {
 fn open(
     site: &mut Site,
     path: &EntryPath,
-    stretches: &mut [Stretch],
-    bases: &mut Bases,
+    stretches: &[Stretch],
 ) -> io::Result<(Option<PartFile>, Option<File>)> {
     let (mut part, mut named) = (None, None);
     for stretch in stretches {
-        match &mut stretch.origin {
+        match &stretch.origin {
             Origin::Blocks | Origin::Part => {
                 let found = site.tree.find_part(path);
                 let gone = || io::Error::other("what had come of it is gone: send it again");
                 part = Some(found.ok_or_else(gone)?);
             }
             Origin::Named => named = Some(site.tree.open_file(path)?),
-            Origin::Other(base) => bases.open_again(base)?,
+            // It is opened when something is copied from it.
+            Origin::Other(_) => {}
         }
     }
     Ok((part, named))

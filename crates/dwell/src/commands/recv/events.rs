@@ -37,7 +37,7 @@ impl Shown {
         if self.json {
             let name = (!offer.name.is_empty()).then_some(&offer.name);
             print(&json!({
-                "event": "begun", "from": address(from), "name": name, "files": offer.files,
+                "event": "begun", "from": whole(from), "name": name, "files": offer.files,
                 "bytes": offer.bytes,
             }));
         }
@@ -69,18 +69,24 @@ impl Shown {
     }
 
     fn received(&self, from: Option<SocketAddr>, summary: &Summary) {
+        if !self.json {
+            show_left_out(summary);
+        }
         if !self.quiet {
             let whose = from.filter(|_| self.stays).map(|from| format!(" from {}", address(from)));
             let (name, whose) = (printable(&summary.name), whose.unwrap_or_default());
             terminal::note(&format!("received {name}{whose}: {}", done(summary)));
         }
-        show_left_out(summary);
         if self.json {
             print(&received(from, summary));
         }
     }
 
     fn failed(&self, from: Option<SocketAddr>, broken: &Broken) {
+        if self.json {
+            print(&failed(from, broken));
+            return;
+        }
         if let Some(from) = from.filter(|_| self.stays) {
             let (from, why) = (address(from), printable(&broken.to_string()));
             terminal::complain("dwell", &format!("a transfer from {from} failed: {why}"));
@@ -88,16 +94,16 @@ impl Shown {
         if let Some(kept) = &broken.kept {
             terminal::note(&shown_kept(kept));
         }
-        if self.json {
-            let part = broken.kept.as_ref();
-            let part = part.map(
-                |kept| json!({ "path": kept.path.display().to_string(), "bytes": kept.bytes }),
-            );
-            print(&json!({
-                "event": "failed", "from": from.map(address), "error": broken.to_string(), "part": part,
-            }));
-        }
     }
+}
+
+fn failed(from: Option<SocketAddr>, broken: &Broken) -> Value {
+    let part = broken.kept.as_ref();
+    let part =
+        part.map(|kept| json!({ "path": kept.path.display().to_string(), "bytes": kept.bytes }));
+    json!({
+        "event": "failed", "from": from.map(whole), "error": broken.to_string(), "part": part,
+    })
 }
 
 fn received(from: Option<SocketAddr>, summary: &Summary) -> Value {
@@ -106,7 +112,7 @@ fn received(from: Option<SocketAddr>, summary: &Summary) -> Value {
         .blake3
         .map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     json!({
-        "event": "received", "from": from.map(address), "name": summary.name, "files": summary.files,
+        "event": "received", "from": from.map(whole), "name": summary.name, "files": summary.files,
         "bytes": bytes, "reused_bytes": reused_bytes, "basis_bytes": summary.basis_bytes,
         "link_bytes": link_bytes, "elapsed_ns": duration_ns(elapsed), "blake3": blake3,
         "left_out": summary.left_out, "kept_files": summary.kept,
@@ -122,6 +128,11 @@ fn print(line: &Value) {
 
 fn address(from: SocketAddr) -> String {
     from.ip().to_canonical().to_string()
+}
+
+/// An address with its port: two transfers from one host differ in it.
+fn whole(from: SocketAddr) -> String {
+    SocketAddr::new(from.ip().to_canonical(), from.port()).to_string()
 }
 
 /// How far several transfers are together; none if none of them has come anywhere.
@@ -160,6 +171,8 @@ fn shown_kept(kept: &Kept) -> String {
 mod tests {
     use std::time::Duration;
 
+    use dwell_proxy::transfer::TransferError;
+
     use super::*;
 
     #[test]
@@ -182,6 +195,15 @@ mod tests {
         assert_eq!(offer("a\u{202e}b", None, false), "a?b from 192.0.2.7");
         assert_eq!(offer("", Some(5), false), "a pipe, 5 B, from 192.0.2.7");
         assert_eq!(offer("a", Some(5), true), "a, 2 files, 5 B, from 192.0.2.7");
+    }
+
+    #[test]
+    fn two_transfers_from_one_host_differ() {
+        let from = |text: &str| Some(text.parse().unwrap());
+        let said = |from| failed(from, &TransferError::Interrupted.into())["from"].clone();
+        assert_eq!(said(from("[::ffff:192.0.2.7]:5001")), "192.0.2.7:5001");
+        assert_eq!(said(from("[2001:db8::7]:5002")), "[2001:db8::7]:5002");
+        assert_eq!(said(None), Value::Null);
     }
 
     #[test]

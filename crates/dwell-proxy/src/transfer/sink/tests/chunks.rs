@@ -164,7 +164,7 @@ fn no_answer_ends_where_the_sender_says() {
                 let mut sink = replacing(&to, knows_chunks);
                 let ask =
                     Ask { path: path("tree"), bytes: Some(wanted), meta: None, is_quick: false };
-                let (_, answers) = sink.look(&path("tree"), &ask).unwrap();
+                let (_, _, answers) = sink.look(&path("tree"), &ask).unwrap();
                 for answer in answers {
                     match answer {
                         Have::Blocks { bytes, .. } => assert_eq!(bytes % 65_536, 0, "{wanted}"),
@@ -219,11 +219,24 @@ fn ended(bytes: &[u8]) -> Record {
     Record::End(bytes.len() as u64, *blake3::hash(bytes).as_bytes())
 }
 
+/// Where the chunks end that are known of these bytes.
+fn ends(bytes: &[u8]) -> Vec<u64> {
+    let chunks = Chunks::read(Grain::Coarse, &mut &bytes[..], bytes.len() as u64).unwrap();
+    let sum = |end: &mut u64, bytes| {
+        *end += bytes;
+        Some(*end)
+    };
+    chunks.lengths().scan(0, sum).collect()
+}
+
 #[test]
 fn copies_come_from_anywhere_in_what_is_there() {
     let there = random(5, 100_000);
-    let new = [&there[..10], &there[50_000..], &there[..50_001]].concat();
-    let records = [from(0, 10), from(50_000, 50_000), from(0, 50_001), ended(&new)];
+    let ends = ends(&there);
+    let (one, four) = (ends[0], ends[3]);
+    let (first, fourth) = (one as usize, four as usize);
+    let new = [&there[..first], &there[fourth..], &there[..fourth]].concat();
+    let records = [from(0, one), from(four, 100_000 - four), from(0, four), ended(&new)];
     assert!(copied(&records, |_| {}).unwrap() == new);
     // It need not be written as long as it is where it belongs.
     assert!(copied(&[from(0, 100_000), ended(&there)], |_| {}).unwrap() == there);
@@ -265,29 +278,81 @@ fn hostile_copies_are_refused() {
     assert!(matches!(sink.take(&bytes, &mut |_| true), Err(SinkError::Refused(_))));
 }
 
+/// Of two bytes of a file that are copied among others the hash of all of them would say what they are.
+#[test]
+fn nothing_less_than_a_chunk_is_copied() {
+    let there = random(5, 100_000);
+    let ends = ends(&there);
+    let (one, two) = (ends[0], ends[1]);
+    let cases = [
+        from(0, 2),
+        from(one, 2),
+        from(one - 2, 2),
+        from(one + 1, two - one - 1),
+        from(one, two - one - 1),
+        from(one, two - one + 1),
+        from(0, two - 1),
+        from(99_998, 2),
+        from(two, 100_001 - two),
+        Record::Copy(2),
+    ];
+    for copy in cases {
+        let result = copied(std::slice::from_ref(&copy), |_| {});
+        assert!(matches!(result, Err(SinkError::Order)), "{copy:?}");
+    }
+    let all = ends.windows(2).map(|ends| from(ends[0], ends[1] - ends[0]));
+    let records: Vec<Record> = [from(0, one)].into_iter().chain(all).collect();
+    assert!(copied(&[&records[..], &[ended(&there)]].concat(), |_| {}).unwrap() == there);
+}
+
+/// What the part and a file that is longer than the new one have behind the last hash is not copied either.
+#[test]
+fn nothing_less_than_a_block_is_copied() {
+    for (name, len, known) in [("tree", 140_000, 65_536), (".tree.dwell-part", 70_000, 70_000)] {
+        let to = Directory::new("part-of-a-block");
+        fs::write(to.0.join(name), random(5, len)).unwrap();
+        let refused = [2, 65_535, 65_537, known + 1, 100_000];
+        for bytes in refused.into_iter().filter(|&bytes| bytes != known) {
+            let (mut sink, _) = answers(&to, false);
+            assert!(is_order(&mut sink, &Record::Copy(bytes)), "{name}: {bytes}");
+        }
+        for bytes in [65_536, known] {
+            let (mut sink, _) = answers(&to, false);
+            let mut record = Vec::new();
+            Record::Copy(bytes).put(&mut record);
+            sink.take(&record, &mut |_| true).unwrap();
+        }
+        // Neither where something else has begun.
+        let (mut sink, _) = answers(&to, false);
+        let mut data = Vec::new();
+        put_data(&mut data, b"x");
+        sink.take(&data, &mut |_| true).unwrap();
+        assert!(is_order(&mut sink, &Record::Copy(65_535)), "{name}");
+    }
+}
+
 /// What is there can be another file by the time it is copied from.
 #[test]
 fn what_changes_meanwhile_is_noticed() {
     let there = random(5, 100_000);
-    let new = [&there[1..], b"x"].concat();
-    let mut records = vec![from(1, 99_999), from(0, 1), ended(&new)];
+    let ends = ends(&there);
+    let (one, two) = (ends[0], ends[1]);
+    let (first, second) = (one as usize, two as usize);
+    let new = [&there[first..], &there[..first]].concat();
+    let mut records = vec![from(one, 100_000 - one), from(0, two), ended(&new)];
     assert!(copied(&records, |_| {}).is_err_and(|error| matches!(error, SinkError::Differs(_))));
     let other = |at: &Path| fs::write(at, random(6, 100_000)).unwrap();
-    records[1] = from(usize_at(&there, b'x'), 1);
+    records[1] = from(0, one);
     assert!(copied(&records, |_| {}).unwrap() == new);
     let error = copied(&records, other).unwrap_err();
     assert!(matches!(error, SinkError::Differs(_)), "{error}");
     let error = copied(&records, |at| fs::write(at, "short").unwrap()).unwrap_err();
     assert!(matches!(error, SinkError::Write { .. }), "{error}");
     // What was only compared so far, and is another when it has to be copied.
-    let bytes = [&there[..50_000], &there[60_000..]].concat();
-    let records = [from(0, 50_000), from(60_000, 40_000), ended(&bytes)];
+    let bytes = [&there[..first], &there[second..]].concat();
+    let records = [from(0, one), from(two, 100_000 - two), ended(&bytes)];
     assert!(copied(&records, |_| {}).unwrap() == bytes);
     assert!(copied(&records, other).is_err());
-}
-
-fn usize_at(bytes: &[u8], byte: u8) -> u64 {
-    bytes.iter().position(|&other| other == byte).unwrap() as u64
 }
 
 /// What is answered about a file of 100,000 bytes, and the sink that has answered.
@@ -422,8 +487,10 @@ fn a_part_is_gone_on_with_where_there_is_no_room_for_two() {
         take(&mut sink, &bytes).unwrap();
         sink.writing.as_mut().unwrap().spill.as_mut().unwrap().lose();
         let mut copy = Vec::new();
-        let at = if needs_it { 0 } else { 40_007 };
-        from(at, 1000).put(&mut copy);
+        let ends = ends(&part[..200_000]);
+        let behind = ends.partition_point(|&end| end < 40_007);
+        let at = if needs_it { [0, ends[0]] } else { [ends[behind], ends[behind + 1]] };
+        from(at[0], at[1] - at[0]).put(&mut copy);
         let taken = take(&mut sink, &copy);
         assert_eq!(taken.is_err(), needs_it, "{taken:?}");
         assert!(taken.err().is_none_or(|error| error.to_string().contains("has no room")));
