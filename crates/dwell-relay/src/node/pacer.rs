@@ -167,7 +167,7 @@ impl Pacer {
     /// Changes how readiness is found.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         if pacing != self.pacing {
-            *self = self.anew(pacing);
+            *self = self.forgotten(pacing);
         }
     }
 
@@ -461,11 +461,11 @@ impl Pacer {
 
     /// The peer is somewhere else: nothing is known of the link to it.
     pub(super) fn moved(&mut self) {
-        *self = self.anew(self.pacing);
+        *self = self.forgotten(self.pacing);
     }
 
     /// Returns one to which nothing is known of the link, but what the link was given, and what does not depend on it.
-    fn anew(&self, pacing: Pacing) -> Self {
+    fn forgotten(&self, pacing: Pacing) -> Self {
         let Self { free_at, blocked, ahead_ns, catch_up_ns, .. } = *self;
         let Self { share, lasting_share, given_bytes, .. } = *self;
         Self {

@@ -214,7 +214,8 @@ mod tests {
     /// Many short packets beside a few long batches: codecs are tried on each as it was.
     #[test]
     fn short_packets_do_not_cut_long_batches() {
-        let content = |at: usize| prose(at, if (at / 16_384) % 2 == 0 { 60 } else { 16_384 });
+        let content =
+            |at: usize| prose(at, if (at / 16_384).is_multiple_of(2) { 60 } else { 16_384 });
         let codec = run(2, 16_384, content).codec().unwrap();
         assert!(codec.id == CodecId::Zstd && codec.level >= 6, "{codec}");
     }

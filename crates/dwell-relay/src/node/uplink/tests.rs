@@ -31,7 +31,7 @@ impl Source {
     /// Sends what its share and its limit allow in `ns` until `now`.
     fn run(&mut self, now: Instant, ns: f64) {
         self.waiting_bytes += self.offered_bps * ns / 8e9;
-        let share_bps = self.share.expect("told before").as_bps() as f64;
+        let share_bps = self.share.expect("it was divided before").as_bps() as f64;
         let own_bps = self.own.map_or(f64::INFINITY, |rate| rate.as_bps() as f64);
         let paced_bps = share_bps.min(own_bps);
         let bytes = (paced_bps.min(self.limit_bps) * ns / 8e9).min(self.waiting_bytes);
