@@ -409,6 +409,7 @@ impl Engine {
         }
         for peer in std::mem::take(&mut self.touched) {
             self.node.pump(&mut self.env, peer);
+            self.fit_send_buffer(peer);
         }
         self.node.pump_handed(&mut self.env);
         self.flush();

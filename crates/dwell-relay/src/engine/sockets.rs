@@ -184,6 +184,13 @@ impl Engine {
         }
     }
 
+    /// The kernel may hold as much as the node wants it to at present.
+    pub(super) fn fit_send_buffer(&mut self, peer: usize) {
+        if let Some(peer_socket) = self.env.peer_sockets.get_mut(peer) {
+            set_send_buffer(peer_socket, self.node.send_buffer_bytes(peer));
+        }
+    }
+
     pub(super) fn on_writable(&mut self, peer: usize) {
         let Some(peer_socket) = self.env.peer_sockets.get_mut(peer) else { return };
         if !peer_socket.blocked {

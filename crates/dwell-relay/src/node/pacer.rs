@@ -68,6 +68,11 @@ const BUFFER_PACED_NS: u64 = 20 * MILLI_NS;
 /// out while two are in the buffer.
 const BUFFER_BYTES_MIN: u64 = 3_456;
 const BUFFER_BYTES_MAX: u64 = 1 << 20;
+/// Late wake-ups double what the kernel may hold. As long as no rate is known that has to become less again, or a TCP that
+/// keeps queues short (BBR) fills the link without ever being refused, and its rate is never known: half of it after this
+/// time in which so many times as much was sent, and nothing refused.
+const SHRINK_NS: u64 = 100 * MILLI_NS;
+const SHRINK_TIMES: u64 = 4;
 /// The most bytes in one system call.
 const BURST_BYTES_MAX: u64 = 64 << 10;
 /// To look further ahead costs more than it brings: fast links have room for late compressions.
@@ -107,6 +112,9 @@ pub struct Pacer {
     measured: Option<Rate>,
     buffer_ns: u64,
     buffer_bytes: u64,
+    /// When that became what it is, or was last full, and what had been given until then.
+    fitted_at: Instant,
+    fitted_given: u64,
     ahead_ns: u64,
     catch_up_ns: u64,
     /// Since when the thread that sends has not slept, if it hardly sleeps.
@@ -139,6 +147,8 @@ impl Pacer {
             measured: None,
             buffer_ns: BUFFER_NS_MIN,
             buffer_bytes: BUFFER_BYTES_MIN,
+            fitted_at: Instant::ZERO,
+            fitted_given: 0,
             ahead_ns: AHEAD_NS,
             catch_up_ns: CATCH_UP_NS,
             busy_since: None,
@@ -373,6 +383,9 @@ impl Pacer {
         self.sample_bytes += link_bytes;
         self.given_bytes += link_bytes;
         let mut lost_ns = 0;
+        if self.measured.is_none() {
+            self.shrink_buffer(now);
+        }
         if let Some(rate) = self.measured.filter(|_| self.pacing == Pacing::Auto) {
             let full_at = now + rate.transmission_ns(self.buffer_bytes.max(link_bytes));
             let drained_at = self.drained_at.max(now) + rate.transmission_ns(link_bytes);
@@ -405,6 +418,7 @@ impl Pacer {
     pub fn blocked(&mut self, now: Instant) {
         self.blocked = true;
         self.blocked_at = Some(now);
+        (self.fitted_at, self.fitted_given) = (now, self.given_bytes);
         // Its buffer is full.
         if let Some(rate) = self.measured {
             self.drained_at = now + rate.transmission_ns(self.buffer_bytes);
@@ -431,6 +445,7 @@ impl Pacer {
         self.drained_at = now;
         self.sample_start = None;
         self.buffer_ns = (self.buffer_ns * 2).min(BUFFER_NS_MAX);
+        (self.fitted_at, self.fitted_given) = (now, self.given_bytes);
         self.fit_buffer();
     }
 
@@ -500,6 +515,19 @@ impl Pacer {
         self.sample_bytes = 0;
         self.buffer_ns = (self.buffer_ns - self.buffer_ns / 16).max(BUFFER_NS_MIN);
         self.fit_buffer();
+    }
+
+    /// The link's rate is not known: what the kernel may hold becomes less until that is refused.
+    #[inline]
+    fn shrink_buffer(&mut self, now: Instant) {
+        let given = self.given_bytes - self.fitted_given;
+        let is_due = given >= SHRINK_TIMES * self.buffer_bytes
+            && self.buffer_bytes > BUFFER_BYTES_MIN
+            && now.since_ns(self.fitted_at) >= SHRINK_NS;
+        if is_due {
+            self.buffer_bytes = (self.buffer_bytes / 2).max(BUFFER_BYTES_MIN);
+            (self.fitted_at, self.fitted_given) = (now, self.given_bytes);
+        }
     }
 
     fn fit_buffer(&mut self) {

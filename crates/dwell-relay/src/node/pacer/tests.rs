@@ -198,3 +198,41 @@ fn a_link_that_refuses_nothing_keeps_its_rate_until_it_takes_more() {
     let more = send(&mut pacer, since + 2 * SECOND_NS, 100_000_000);
     assert!(more.abs_diff(100_000_000) < 10_000_000, "{more}");
 }
+
+/// Wake-ups that come late before any rate is known have the kernel hold ever more. A TCP that keeps five milliseconds of queue
+/// is refused nothing then, and the link would pass for one that is never busy.
+#[test]
+fn a_link_that_was_late_at_first_is_measured_without_a_long_queue() {
+    let rate = Rate::from_mbps(200);
+    let mut pacer = Pacer::new(Pacing::Auto);
+    let mut now = Instant::from_ns(SECOND_NS);
+    for _ in 0..10 {
+        pacer.blocked(now);
+        now = now + 5 * MILLI_NS;
+        pacer.ran_dry(now);
+        pacer.writable();
+    }
+    assert_eq!(pacer.buffer_bytes(), Some(BUFFER_BYTES_MAX));
+    // The link is always busy, and more is not sent than it takes but for five milliseconds.
+    let queue_ns = 5 * MILLI_NS;
+    let (end, mut drained_at) = (now + 2 * SECOND_NS, now);
+    while now < end {
+        let buffer = pacer.buffer_bytes().expect("the rate is found by back-pressure");
+        while !pacer.is_blocked() && drained_at.since_ns(now) < queue_ns {
+            pacer.sent(now, FRAME, 0);
+            drained_at = drained_at.max(now) + rate.transmission_ns(FRAME);
+            if rate.bytes_in_ns(drained_at.since_ns(now)) >= buffer {
+                pacer.blocked(now);
+            }
+        }
+        now = now + MILLI_NS;
+        if pacer.is_blocked() && rate.bytes_in_ns(drained_at.since_ns(now)) < buffer / 2 {
+            if now >= drained_at {
+                pacer.ran_dry(now);
+            }
+            pacer.writable();
+        }
+    }
+    let measured = pacer.rate().expect("a rate was measured").as_bps();
+    assert!(measured.abs_diff(rate.as_bps()) < rate.as_bps() / 10, "{measured}");
+}
