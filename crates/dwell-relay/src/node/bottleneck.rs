@@ -26,6 +26,7 @@
 //! sent.
 
 mod base;
+mod brake;
 mod held;
 mod marks;
 mod sent;
@@ -40,6 +41,7 @@ use dwell_base::{Instant, Rate};
 use dwell_wire::Arrivals;
 
 use base::Base;
+use brake::{Brake, SILENT_NS};
 use held::{Attribution, Held, RateSample, Way};
 use marks::Marks;
 use service::ServiceWatch;
@@ -102,7 +104,7 @@ const ASSUMED_TIMES: f64 = 4.0;
 /// Links of these rates only: on faster ones compressing all costs too much where nothing may be gained by it.
 const ASSUMED_BPS_MIN: f64 = 2e6;
 const ASSUMED_BPS_MAX: f64 = 100e6;
-/// If the peer reports nothing of what is sent for this long, nothing is known any more; if that is more than signs
+/// If the peer reports nothing of what is sent for this long, what was found is forgotten; if that is more than signs
 /// of life and probes of the path, which nobody reports.
 const FORGET_NS: u64 = 10 * SECOND_NS;
 const FORGET_BYTES: u64 = 16 << 10;
@@ -178,6 +180,8 @@ pub(crate) struct Bottleneck {
     /// The least delay of the datagrams that the peer has said the times of since its latest report.
     least_ns: Option<i64>,
     held: Option<Held>,
+    /// Nothing is heard of what is sent.
+    brake: Option<Brake>,
     /// When the latest report came, also of a session before.
     reported_at: Instant,
     /// The queue beyond was not ours: it is left alone until then.
@@ -230,26 +234,54 @@ impl Bottleneck {
         *self = Self::default();
     }
 
-    /// Forgets what was found if the peer has said nothing of what was sent for long. What idles keeps its rate, or what
-    /// wakes it up would fill the queue beyond.
-    pub(crate) fn forget_old(&mut self, now: Instant) {
-        let is_silent = |unreported: Unreported| {
-            now.since_ns(unreported.since) > FORGET_NS && unreported.bytes > FORGET_BYTES
-        };
-        if self.unreported.is_some_and(is_silent) {
-            self.held = None;
+    /// If the peer has said nothing of what was sent for long, less is sent, and what was found is forgotten. What idles
+    /// keeps its rate, or what wakes it up would fill the queue beyond; and a device of our own, which refused something
+    /// then, slows us down itself. Returns true if anything has changed.
+    pub(crate) fn see_to_silence(&mut self, now: Instant, refused_at: Option<Instant>) -> bool {
+        let trip_ns = self.trip.least().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0);
+        let Some(Unreported { since, bytes, .. }) = self.unreported else { return false };
+        let silent_ns = now.since_ns(since);
+        if silent_ns <= SILENT_NS + trip_ns || bytes <= FORGET_BYTES {
+            return false;
         }
+        let is_forgotten = silent_ns > FORGET_NS && self.held.take().is_some();
+        let is_local = refused_at.is_some_and(|at| at >= since);
+        let is_less = match &mut self.brake {
+            _ if is_local => false,
+            Some(brake) => brake.unheard(now),
+            None => {
+                self.brake = Brake::new(now, bytes as f64 * 8e9 / silent_ns as f64);
+                self.brake.is_some()
+            }
+        };
+        is_forgotten || is_less
     }
 
-    /// The rate beyond the next hop, if the slowest link is there.
+    /// The peer says something of what it gets, though it may show no queue.
+    pub(crate) fn heard(&mut self) {
+        self.unreported = None;
+    }
+
+    /// True if a bottleneck was found.
+    pub(crate) fn has_found(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The rate beyond the next hop, if the slowest link is there; or the one at which to send to a peer that says nothing.
     pub(crate) fn found(&self) -> Option<Found> {
         let rate = |bps: f64| Rate::clamped_bps(bps.max(RATE_MIN_BPS) as u64);
-        let found = |held: &Held| Found {
-            rate: rate(held.rate_bps()),
-            pace: rate(held.pace_bps()),
+        let most_bps = self.brake.map_or(f64::INFINITY, |brake| brake.bps());
+        let held = self.held.as_ref().map(|held| Found {
+            rate: rate(held.rate_bps().min(most_bps)),
+            pace: rate(held.pace_bps().min(most_bps)),
             held_back_ns: held.held_back_ns(),
+        });
+        let braked = |brake: Brake| Found {
+            rate: rate(brake.bps()),
+            pace: rate(brake.bps()),
+            held_back_ns: 0,
         };
-        self.held.as_ref().map(found)
+        held.or_else(|| self.brake.map(braked))
     }
 
     /// The rate of a link beyond that is only assumed, to compress for before one is found.
@@ -309,6 +341,7 @@ impl Bottleneck {
 
     /// A report came.
     pub(crate) fn on_report(&mut self, now: Instant, report: &LinkReport) {
+        self.heard();
         let Some(sample) = self.sample(now, report) else { return };
         self.least_ns = None;
         self.marks.set_lag(now.since_ns(sample.sent_at));
@@ -329,7 +362,6 @@ impl Bottleneck {
         let is_least =
             self.base.least().is_some_and(|least| sample.delay_ns < least.saturating_sub(FALLS_NS));
         self.reported_at = now;
-        self.unreported = None;
         if sample.is_of_each {
             self.add_noise(sample.delay_ns);
         }
@@ -341,6 +373,8 @@ impl Bottleneck {
             Some(_) => self.follow(now, is_least),
             None => self.look_out(now, refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS)),
         }
+        let is_found = self.held.is_some();
+        self.brake = self.brake.filter(|_| !is_found).and_then(|brake| brake.heard(now));
     }
 
     /// A queue that grows or shrinks evenly is no noise (our own changes of the pace would be, and each make the next one larger):
