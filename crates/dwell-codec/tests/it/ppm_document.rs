@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dwell_codec::{PpmDecoder, PpmEncoder, PpmSpec};
+use dwell_codec::{ModelDecoder, ModelEncoder, PpmSpec};
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
 
@@ -27,16 +27,16 @@ fn byte(hex: &str) -> u8 {
 }
 
 struct Ends {
-    encoder: PpmEncoder,
-    decoder: PpmDecoder,
+    encoder: ModelEncoder,
+    decoder: ModelDecoder,
 }
 
 impl Ends {
     fn new(model: u8) -> Self {
         let spec = PpmSpec::from_wire(model).expect("a model");
         Self {
-            encoder: PpmEncoder::new(spec).expect("a good model"),
-            decoder: PpmDecoder::new(spec).expect("a good model"),
+            encoder: ModelEncoder::new(spec).expect("a good model"),
+            decoder: ModelDecoder::new(spec).expect("a good model"),
         }
     }
 
