@@ -531,6 +531,8 @@ class Model:
 class Generation:
     """One end of a generation."""
 
+    encoder, decoder = Encoder, Decoder
+
     def __init__(self, model, base=b""):
         order, log = model >> 4, model & 15
         if not 2 <= order <= 12 or log > 6 or len(base) > BASE_MAX:
@@ -541,7 +543,7 @@ class Generation:
     def encode(self, batch):
         if not 1 <= len(batch) <= BATCH_MAX:
             raise ValueError(f"a batch has 1 to {BATCH_MAX} bytes")
-        coder = Encoder()
+        coder = self.encoder()
         for symbol in batch:
             self.model.code(coder, symbol)
         compressed = coder.end()
@@ -553,7 +555,7 @@ class Generation:
         if len(compressed) == length:
             self.model.learn(compressed)
             return compressed
-        coder = Decoder(compressed)
+        coder = self.decoder(compressed)
         batch = bytes(self.model.code(coder) for _ in range(length))
         coder.end()
         return batch
@@ -621,7 +623,7 @@ def expect(is_so, what):
         sys.exit(f"not as in the document: {what}")
 
 
-def check_short(lines):
+def check_short(lines, generation):
     """Each line of the block goes on behind its word; a line without one goes on with the line before."""
     entries = []
     for line in lines:
@@ -632,7 +634,7 @@ def check_short(lines):
     batches = 0
     for word, data in ((word, bytes(data)) for word, data in entries):
         if word == "model":
-            encoder, decoder = Generation(data[0]), Generation(data[0])
+            encoder, decoder = generation(data[0]), generation(data[0])
         elif word == "base":
             encoder.model.learn(data)
             decoder.model.learn(data)
@@ -646,50 +648,52 @@ def check_short(lines):
     return batches
 
 
-def check_long(line, root):
+def check_long(line, root, generation):
     model, *name, length, batch_len, compressed_len, crc = line
     content = content_of(name, int(length), root)
-    coded = encode_all(Generation(int(model, 16)), content, int(batch_len))
+    coded = encode_all(generation(int(model, 16)), content, int(batch_len))
     compressed = b"".join(compressed for _, compressed in coded)
     said = f"{len(compressed)} {zlib.crc32(compressed):08x}"
     expect(said == f"{compressed_len} {crc}", f"{' '.join(line)}: {said}")
-    end = Generation(int(model, 16))
+    end = generation(int(model, 16))
     for batch, compressed in coded:
         expect(end.decode(compressed, len(batch)) == batch, f"{' '.join(line)}: decoded")
 
 
-def check(path, root=None):
+def check(codec, generation, path, root=None):
     with open(path, encoding="utf-8") as file:
         document = file.read()
-    print(f"{check_short(block_of(document, 'ppm'))} batches are as in the document")
+    print(f"{check_short(block_of(document, codec), generation)} batches are as in the document")
     if root is None:
         return
-    for line in block_of(document, "ppm long") + block_of(document, "ppm longer"):
-        check_long(line, root)
+    for line in block_of(document, f"{codec} long") + block_of(document, f"{codec} longer"):
+        check_long(line, root, generation)
         print(" ".join(line))
 
 
-def main(arguments):
-    def base(at):
-        if len(arguments) <= at:
-            return b""
-        with open(arguments[at], "rb") as file:
-            return file.read()
+def main(arguments, codec, generation, usage):
+    """Runs the command line for a codec, whose ends are of this class."""
+
+    def end(base_at):
+        base = b""
+        if len(arguments) > base_at:
+            with open(arguments[base_at], "rb") as file:
+                base = file.read()
+        return generation(int(arguments[1], 16), base)
 
     command, out = arguments[:1], sys.stdout.buffer
     if command == ["encode"] and len(arguments) in (3, 4):
-        generation = Generation(int(arguments[1], 16), base(3))
-        for record in encode_all(generation, sys.stdin.buffer.read(), int(arguments[2])):
+        for record in encode_all(end(3), sys.stdin.buffer.read(), int(arguments[2])):
             out.write(b"".join(len(part).to_bytes(2, "big") for part in record) + record[1])
     elif command == ["decode"] and len(arguments) in (2, 3):
-        generation = Generation(int(arguments[1], 16), base(2))
+        decoding = end(2)
         for length, compressed in read_records(sys.stdin.buffer.read()):
-            out.write(generation.decode(compressed, length))
+            out.write(decoding.decode(compressed, length))
     elif command == ["check"] and len(arguments) in (2, 3):
-        check(*arguments[1:])
+        check(codec, generation, *arguments[1:])
     else:
-        sys.exit(__doc__)
+        sys.exit(usage)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:], "ppm", Generation, __doc__)

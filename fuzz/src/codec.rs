@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use dwell_codec::{
     Base, CONTEXT_BATCH_LEN_MAX, CodecId, CodecSpec, Compressor, ContextDecoder, ContextDictionary,
     ContextEncoder, ContextSpec, DICTIONARIES_MAX, DecodeError, Decompressor, Dictionary,
-    DictionaryFile, HISTORY_LEN_MAX, MIX_RECORD_LEN_MAX, MixDecoder, MixEncoder, MixSpec,
-    PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec, Source, context_bound, hash_of,
+    DictionaryFile, HISTORY_LEN_MAX, MODEL_RECORD_LEN_MAX, MixSpec, ModelDecoder, ModelEncoder,
+    ModelSpec, PpmSpec, Source, context_bound, hash_of,
 };
 
 /// The longest packet that a payload may claim to be.
@@ -469,90 +469,51 @@ impl ContextEnds {
     }
 }
 
-/// A byte for the order and one for the memory, then a script: records that arrive as they were sent, damaged
-/// or not at all, resets, other orders and memories, and bytes that both ends learn. What arrives in order is restored, and nothing else
-/// harms anything.
+/// A byte for the order and one for the memory, then a script of [`records`].
 pub fn ppm(bytes: &[u8]) {
-    let Some((&[order, memory], mut script)) = bytes.split_first_chunk::<2>() else { return };
-    let spec = PpmSpec { order: 2 + order % 11, memory_log: 20 + memory % 2 };
-    let mut encoder = PpmEncoder::new(spec).expect("a good spec");
-    let mut decoder = PpmDecoder::new(spec).expect("a good spec");
-    let mut is_same = true;
-    for _ in 0..64 {
-        let Some((&[op, x, y], rest)) = script.split_first_chunk::<3>() else { return };
-        let len = usize::from(op >> 3).min(rest.len());
-        let (unit, rest) = rest.split_at(len);
-        script = rest;
-        let mut record = unit.repeat(usize::from(x % 64).pow(2));
-        record.truncate(PPM_RECORD_LEN_MAX);
-        if op % 8 == 6 {
-            if y % 2 == 0 {
-                encoder.reset();
-                decoder.reset();
-            } else {
-                // One of them has fresh memory, and the other what it had.
-                let spec = PpmSpec { order: 2 + (y >> 1) % 11, memory_log: 20 + (y >> 5) % 2 };
-                encoder = PpmEncoder::new(spec).expect("a good spec");
-                decoder.renew(spec).expect("a good spec");
-            }
-            is_same = true;
-        }
-        if op % 8 == 7 {
-            encoder.prime(&record);
-            decoder.prime(&record);
-        }
-        if record.is_empty() {
-            continue;
-        }
-        let mut payload = Vec::new();
-        encoder.compress(&record, &mut payload).expect("not too long");
-        assert!((1..=record.len()).contains(&payload.len()));
-        let sent = payload.clone();
-        match op % 8 {
-            3 => {
-                let at = usize::from(y) % payload.len();
-                payload[at] ^= 1 | x;
-            }
-            4 => payload = unit.to_vec(),
-            5 => {
-                // It does not arrive.
-                is_same = false;
-                continue;
-            }
-            _ => {}
-        }
-        is_same &= payload == sent;
-        let was_lost = decoder.is_lost();
-        let mut data = vec![0; record.len()];
-        data.extend(CANARY);
-        let result = decoder.decode(&payload, &mut data[..record.len()]);
-        assert_eq!(data[record.len()..], CANARY);
-        assert_eq!(result.is_err(), decoder.is_lost());
-        assert!(!was_lost || result == Err(DecodeError::NoGeneration));
-        if is_same {
-            assert_eq!((result, &data[..record.len()]), (Ok(()), &record[..]));
-        }
-    }
+    let Some((&[order, memory], script)) = bytes.split_first_chunk::<2>() else { return };
+    let of = |order: u8, memory: u8| PpmSpec { order: 2 + order % 11, memory_log: 20 + memory % 2 };
+    let spec = of(order, memory);
+    records(spec.into(), script, (64, 0), |y| (y % 2 != 0).then(|| of(y >> 1, y >> 5).into()));
 }
 
-/// The same for a model that mixes contexts.
+/// A byte for the memory of a model that mixes contexts, then a script of [`records`].
 pub fn mix(bytes: &[u8]) {
-    let Some((&memory, mut script)) = bytes.split_first() else { return };
-    let spec = MixSpec { memory_log: 20 + memory % 2 };
-    let mut encoder = MixEncoder::new(spec).expect("a good spec");
-    let mut decoder = MixDecoder::new(spec).expect("a good spec");
+    let Some((&memory, script)) = bytes.split_first() else { return };
+    let of = |memory: u8| MixSpec { memory_log: 20 + memory % 2 }.into();
+    records(of(memory), script, (32, 1), |y| Some(of(y)));
+}
+
+/// Records of a model, so many at most, that arrive as they were sent, damaged or not at all, resets, other orders and memories, and
+/// bytes that both ends learn. What arrives in order is restored, and nothing else harms anything. A record is some bytes, repeated so
+/// often at least.
+fn records(
+    spec: ModelSpec,
+    mut script: &[u8],
+    (most, repeated_min): (usize, usize),
+    other: impl Fn(u8) -> Option<ModelSpec>,
+) {
+    let mut encoder = ModelEncoder::new(spec).expect("a good spec");
+    let mut decoder = ModelDecoder::new(spec).expect("a good spec");
     let mut is_same = true;
-    for _ in 0..32 {
+    for _ in 0..most {
         let Some((&[op, x, y], rest)) = script.split_first_chunk::<3>() else { return };
         let (unit, rest) = rest.split_at(usize::from(op >> 3).min(rest.len()));
         script = rest;
-        let mut record = unit.repeat(1 + usize::from(x % 32).pow(2));
-        record.truncate(MIX_RECORD_LEN_MAX);
+        let mut record = unit.repeat(repeated_min + (usize::from(x) % most).pow(2));
+        record.truncate(MODEL_RECORD_LEN_MAX);
         if op % 8 == 6 {
-            // One of them has fresh memory, and the other what it had.
-            let spec = MixSpec { memory_log: 20 + y % 2 };
-            encoder = MixEncoder::new(spec).expect("a good spec");
-            decoder.renew(spec).expect("a good spec");
+            match other(y) {
+                None => {
+                    encoder.reset();
+                    decoder.reset();
+                }
+                // One of them has fresh memory, and the other what it had.
+                Some(spec) => {
+                    encoder = ModelEncoder::new(spec).expect("a good spec");
+                    decoder.renew(spec).expect("a good spec");
+                }
+            }
             is_same = true;
         }
         if op % 8 == 7 {

@@ -17,8 +17,8 @@
 use std::time::Instant;
 
 use dwell_codec::{
-    Base, ContextDecoder, ContextEncoder, ContextSpec, MixDecoder, MixEncoder, MixSpec, PpmDecoder,
-    PpmEncoder, PpmSpec,
+    Base, ContextDecoder, ContextEncoder, ContextSpec, MixSpec, ModelDecoder, ModelEncoder,
+    ModelSpec, PpmSpec,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -35,8 +35,7 @@ const MODELS: [&str; 7] = ["3:16", "4:16", "5:16", "6:16", "6:4", "8:64", "mix:1
 #[derive(Clone, Copy)]
 enum Codec {
     Zstd(ContextSpec),
-    Ppm(PpmSpec),
-    Mix(MixSpec),
+    Model(ModelSpec),
 }
 
 /// A line of the table.
@@ -94,9 +93,10 @@ fn model_of(text: &str) -> Option<Codec> {
     let mib: u32 = mib.parse().ok().filter(|mib: &u32| mib.is_power_of_two())?;
     let memory_log = 20 + mib.ilog2() as u8;
     if name == "mix" {
-        return MixSpec { memory_log }.check().ok().map(Codec::Mix);
+        return ModelSpec::from(MixSpec { memory_log }).check().ok().map(Codec::Model);
     }
-    PpmSpec { order: name.parse().ok()?, memory_log }.check().ok().map(Codec::Ppm)
+    let spec = PpmSpec { order: name.parse().ok()?, memory_log };
+    ModelSpec::from(spec).check().ok().map(Codec::Model)
 }
 
 impl Row {
@@ -123,19 +123,9 @@ impl Row {
                 )?;
                 self.memory_bytes = (encoder.memory_bytes(), decoder.memory_bytes());
             }
-            Codec::Ppm(spec) => {
-                let mut encoder = PpmEncoder::new(spec)?;
-                let mut decoder = PpmDecoder::new(spec)?;
-                self.run(
-                    records,
-                    |record, out| Ok(encoder.compress(record, out)?),
-                    |payload, data| Ok(decoder.decode(payload, data)?),
-                )?;
-                self.memory_bytes = (encoder.memory_bytes(), decoder.memory_bytes());
-            }
-            Codec::Mix(spec) => {
-                let mut encoder = MixEncoder::new(spec)?;
-                let mut decoder = MixDecoder::new(spec)?;
+            Codec::Model(spec) => {
+                let mut encoder = ModelEncoder::new(spec)?;
+                let mut decoder = ModelDecoder::new(spec)?;
                 self.run(
                     records,
                     |record, out| Ok(encoder.compress(record, out)?),
@@ -187,10 +177,12 @@ fn print(rows: &[Row], bytes: usize, records: usize) {
         let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
         let name = match row.codec {
             Codec::Zstd(spec) => format!("zstd {}", spec.level),
-            Codec::Ppm(spec) => {
+            Codec::Model(ModelSpec::Ppm(spec)) => {
                 format!("ppm {}, {} MiB", spec.order, 1 << (spec.memory_log - 20))
             }
-            Codec::Mix(spec) => format!("mix, {} MiB", 1 << (spec.memory_log - 20)),
+            Codec::Model(ModelSpec::Mix(spec)) => {
+                format!("mix, {} MiB", 1 << (spec.memory_log - 20))
+            }
         };
         println!(
             "| {name} | {:.4} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",

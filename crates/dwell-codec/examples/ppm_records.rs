@@ -12,7 +12,7 @@
 
 use std::io::{Read, Write};
 
-use dwell_codec::{PpmDecoder, PpmEncoder, PpmSpec};
+use dwell_codec::{ModelDecoder, ModelEncoder, PpmSpec};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -41,7 +41,7 @@ fn base_of(paths: &[&str]) -> Result<Vec<u8>, Failure> {
 }
 
 fn encode(spec: PpmSpec, len: usize, base: &[u8], input: &[u8]) -> Result<Vec<u8>, Failure> {
-    let mut encoder = PpmEncoder::new(spec)?;
+    let mut encoder = ModelEncoder::new(spec)?;
     encoder.prime(base);
     let (mut records, mut compressed) = (Vec::new(), Vec::new());
     for batch in input.chunks(len) {
@@ -56,7 +56,7 @@ fn encode(spec: PpmSpec, len: usize, base: &[u8], input: &[u8]) -> Result<Vec<u8
 }
 
 fn decode(spec: PpmSpec, base: &[u8], records: &[u8]) -> Result<Vec<u8>, Failure> {
-    let mut decoder = PpmDecoder::new(spec)?;
+    let mut decoder = ModelDecoder::new(spec)?;
     decoder.prime(base);
     let (mut bytes, mut rest) = (Vec::new(), records);
     while let Some((head, behind)) = rest.split_first_chunk::<4>() {

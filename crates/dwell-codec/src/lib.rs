@@ -29,8 +29,8 @@
 //! | 3 | `deflate` | one raw RFC 1951 stream | none |
 //! | 4 | `lzo` | one LZO1X stream with its end mark | none |
 //! | 5 | `bzip2` | one bzip2 stream without its first four bytes, `BZh1` | none |
-//! | 6 | `ppm` | in contexts only, see [`PpmEncoder`] | none |
-//! | 7 | `mix` | in contexts only, see [`MixEncoder`] | none |
+//! | 6 | `ppm` | in contexts only, see [`ModelEncoder`] | none |
+//! | 7 | `mix` | in contexts only, see [`ModelEncoder`] | none |
 //!
 //! zstd: a packet is one frame of one block. The frame would begin with a magic number, a
 //! frame header and a block header, nine bytes, all known beforehand: the payload is what
@@ -88,14 +88,11 @@ pub use dictionary::train::{TRAINING_LEN_MAX, train};
 pub use dictionary::{DICTIONARY_LEN_MAX, DICTIONARY_LEN_MIN, Dictionary, DictionaryError};
 pub use error::{CodecError, DecodeError};
 pub use id::{CodecId, supported_bitmap};
-pub use mix::{
-    MIX_MEMORY_LOG_MAX, MIX_MEMORY_LOG_MIN, MIX_PRIME_LEN_MAX, MIX_RECORD_LEN_MAX, MixDecoder,
-    MixEncoder, MixSpec,
-};
-pub use model::{MODEL_RECORD_LEN_MAX, ModelSpec};
+pub use mix::{MIX_MEMORY_LOG_MAX, MIX_MEMORY_LOG_MIN, MIX_PRIME_LEN_MAX, MixSpec};
+pub use model::{MODEL_RECORD_LEN_MAX, ModelDecoder, ModelEncoder, ModelSpec};
 pub use ppm::{
     PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN, PPM_ORDER_MAX, PPM_ORDER_MIN, PPM_PRIME_LEN_MAX,
-    PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec,
+    PpmSpec,
 };
 pub use spec::{CodecSpec, ParseSpecError};
 

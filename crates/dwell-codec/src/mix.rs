@@ -6,8 +6,6 @@
 //! 2005.
 
 mod contexts;
-mod decoder;
-mod encoder;
 mod learner;
 mod mixer;
 mod model;
@@ -18,8 +16,5 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::MixDecoder;
-pub use encoder::MixEncoder;
-pub use spec::{
-    MIX_MEMORY_LOG_MAX, MIX_MEMORY_LOG_MIN, MIX_PRIME_LEN_MAX, MIX_RECORD_LEN_MAX, MixSpec,
-};
+pub(crate) use learner::Learner;
+pub use spec::{MIX_MEMORY_LOG_MAX, MIX_MEMORY_LOG_MIN, MIX_PRIME_LEN_MAX, MixSpec};

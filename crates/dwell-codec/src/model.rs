@@ -1,14 +1,22 @@
-//! The models that running generations of contexts may have, of either kind.
+//! The models that running generations of contexts may have, of either kind, and their two ends.
+
+mod decoder;
+mod encoder;
+mod learner;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use crate::error::{CodecError, DecodeError};
 use crate::id::CodecId;
-use crate::mix::{MIX_PRIME_LEN_MAX, MixDecoder, MixEncoder, MixSpec};
-use crate::ppm::{PPM_PRIME_LEN_MAX, PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec};
+use crate::mix::{MIX_PRIME_LEN_MAX, MixSpec};
+use crate::ppm::{PPM_PRIME_LEN_MAX, PpmSpec};
 
-/// The longest record of any model, in bytes.
-pub const MODEL_RECORD_LEN_MAX: usize = PPM_RECORD_LEN_MAX;
+pub use decoder::ModelDecoder;
+pub use encoder::ModelEncoder;
+pub(crate) use learner::{Damaged, Learner};
 
-const _: () = assert!(MODEL_RECORD_LEN_MAX == crate::mix::MIX_RECORD_LEN_MAX);
+/// The longest record of any model, in bytes: each takes up to microseconds, and whoever decodes has others to serve.
+pub const MODEL_RECORD_LEN_MAX: usize = 16 << 10;
 
 /// A model of a running generation; both ends have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,118 +106,8 @@ impl ModelSpec {
             Self::Mix(_) => MIX_PRIME_LEN_MAX,
         }
     }
-}
-
-/// The sending end of a model.
-pub(crate) enum ModelEncoder {
-    Ppm(Box<PpmEncoder>),
-    Mix(Box<MixEncoder>),
-}
-
-impl ModelEncoder {
-    pub(crate) fn new(spec: ModelSpec) -> Result<Self, CodecError> {
-        Ok(match spec {
-            ModelSpec::Ppm(spec) => Self::Ppm(Box::new(PpmEncoder::new(spec)?)),
-            ModelSpec::Mix(spec) => Self::Mix(Box::new(MixEncoder::new(spec)?)),
-        })
-    }
-
-    /// Forgets all, and goes on with this model, in the same memory if it can be.
-    pub(crate) fn renew(&mut self, spec: ModelSpec) -> Result<(), CodecError> {
-        match (&mut *self, spec) {
-            (Self::Ppm(model), ModelSpec::Ppm(spec)) => model.renew(spec)?,
-            (Self::Mix(model), ModelSpec::Mix(spec)) => model.renew(spec)?,
-            _ => *self = Self::new(spec)?,
-        }
-        Ok(())
-    }
-
-    pub(crate) fn prime(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Ppm(model) => model.prime(bytes),
-            Self::Mix(model) => model.prime(bytes),
-        }
-    }
-
-    pub(crate) fn compress(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
-        match self {
-            Self::Ppm(model) => model.compress(record, out),
-            Self::Mix(model) => model.compress(record, out),
-        }
-    }
-
-    pub(crate) fn spec(&self) -> ModelSpec {
-        match self {
-            Self::Ppm(model) => model.spec().into(),
-            Self::Mix(model) => model.spec().into(),
-        }
-    }
-
-    pub(crate) fn may_learn_again(&self, bytes: usize) -> bool {
-        matches!(self, Self::Ppm(model) if model.may_learn_again(bytes))
-    }
-
-    pub(crate) fn memory_bytes(&self) -> usize {
-        match self {
-            Self::Ppm(model) => model.memory_bytes(),
-            Self::Mix(model) => model.memory_bytes(),
-        }
-    }
-}
-
-/// The receiving end of a model.
-pub(crate) enum ModelDecoder {
-    Ppm(Box<PpmDecoder>),
-    Mix(Box<MixDecoder>),
-}
-
-impl ModelDecoder {
-    pub(crate) fn new(spec: ModelSpec) -> Result<Self, CodecError> {
-        Ok(match spec {
-            ModelSpec::Ppm(spec) => Self::Ppm(Box::new(PpmDecoder::new(spec)?)),
-            ModelSpec::Mix(spec) => Self::Mix(Box::new(MixDecoder::new(spec)?)),
-        })
-    }
-
-    /// Forgets all, and goes on with this model, in the same memory if it can be.
-    pub(crate) fn renew(&mut self, spec: ModelSpec) -> Result<(), CodecError> {
-        match (&mut *self, spec) {
-            (Self::Ppm(model), ModelSpec::Ppm(spec)) => model.renew(spec)?,
-            (Self::Mix(model), ModelSpec::Mix(spec)) => model.renew(spec)?,
-            _ => *self = Self::new(spec)?,
-        }
-        Ok(())
-    }
-
-    pub(crate) fn prime(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Ppm(model) => model.prime(bytes),
-            Self::Mix(model) => model.prime(bytes),
-        }
-    }
-
-    pub(crate) fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), DecodeError> {
-        match self {
-            Self::Ppm(model) => model.decode(src, dst),
-            Self::Mix(model) => model.decode(src, dst),
-        }
-    }
-
-    pub(crate) fn codec(&self) -> CodecId {
-        match self {
-            Self::Ppm(_) => CodecId::Ppm,
-            Self::Mix(_) => CodecId::Mix,
-        }
-    }
-
-    pub(crate) fn may_learn_again(&self, bytes: usize) -> bool {
-        matches!(self, Self::Ppm(model) if model.may_learn_again(bytes))
-    }
-
-    pub(crate) fn memory_bytes(&self) -> usize {
-        match self {
-            Self::Ppm(model) => model.memory_bytes(),
-            Self::Mix(model) => model.memory_bytes(),
-        }
+    /// Returns the part of bytes that it learns before its first batch: the last ones.
+    fn primed(self, bytes: &[u8]) -> &[u8] {
+        &bytes[bytes.len().saturating_sub(self.prime_len_max())..]
     }
 }

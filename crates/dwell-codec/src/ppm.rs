@@ -2,8 +2,6 @@
 //! records of a stream, each of which is coded by itself. docs/wire.md describes it (section 9.7).
 
 mod arena;
-mod decoder;
-mod encoder;
 mod escape;
 mod history;
 mod learner;
@@ -13,9 +11,8 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::PpmDecoder;
-pub use encoder::PpmEncoder;
+pub(crate) use learner::Learner;
 pub use spec::{
     PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN, PPM_ORDER_MAX, PPM_ORDER_MIN, PPM_PRIME_LEN_MAX,
-    PPM_RECORD_LEN_MAX, PpmSpec,
+    PpmSpec,
 };

@@ -12,8 +12,8 @@ use std::cell::Cell;
 use std::ffi::c_void;
 
 use dwell_codec::{
-    Base, ContextDecoder, ContextEncoder, ContextSpec, Decompressor, MixDecoder, MixEncoder,
-    MixSpec, PpmDecoder, PpmEncoder, PpmSpec, SRC_LEN_MAX, context_bound,
+    Base, ContextDecoder, ContextEncoder, ContextSpec, Decompressor, MixSpec, ModelDecoder,
+    ModelEncoder, PpmSpec, SRC_LEN_MAX, context_bound,
 };
 
 thread_local! {
@@ -154,8 +154,8 @@ fn records_of_ppm_allocate_nothing() {
     let mut noise = vec![0; 16_000];
     dwell_base::Rng::from_seed(1).fill(&mut noise);
     let spec = PpmSpec { order: 12, memory_log: 20 };
-    let mut encoder = PpmEncoder::new(spec).unwrap();
-    let mut decoder = PpmDecoder::new(spec).unwrap();
+    let mut encoder = ModelEncoder::new(spec).unwrap();
+    let mut decoder = ModelDecoder::new(spec).unwrap();
     let mut data = vec![0; 16_000];
     // While a record is coded it may be longer than it was.
     let mut payload = Vec::with_capacity(2 * data.len());
@@ -194,8 +194,8 @@ fn records_of_mix_allocate_nothing() {
     let mut noise = vec![0; 4_000];
     dwell_base::Rng::from_seed(1).fill(&mut noise);
     let spec = MixSpec { memory_log: 20 };
-    let mut encoder = MixEncoder::new(spec).unwrap();
-    let mut decoder = MixDecoder::new(spec).unwrap();
+    let mut encoder = ModelEncoder::new(spec).unwrap();
+    let mut decoder = ModelDecoder::new(spec).unwrap();
     let mut data = vec![0; 4_000];
     let mut payload = Vec::with_capacity(2 * data.len());
     let before = calls();

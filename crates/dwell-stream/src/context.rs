@@ -4,7 +4,7 @@ mod changes;
 
 use dwell_codec::{
     Base, CodecError, CodecId, CodecSpec, ContextDecoder, ContextEncoder, ContextSpec,
-    PPM_PRIME_LEN_MAX, PPM_RECORD_LEN_MAX,
+    MODEL_RECORD_LEN_MAX, PPM_PRIME_LEN_MAX,
 };
 
 use crate::config::{check_model, check_window, model};
@@ -213,7 +213,7 @@ fn compress_parts(
     src: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), CodecError> {
-    for part in src.chunks(PPM_RECORD_LEN_MAX) {
+    for part in src.chunks(MODEL_RECORD_LEN_MAX) {
         let at = out.len();
         out.extend_from_slice(&[0; PART_HEADER_LEN]);
         encoder.compress(part, out)?;
@@ -352,7 +352,7 @@ fn decode_parts(
 ) -> Result<(), StreamError> {
     const CUT: StreamError =
         StreamError::Header("a block of a model whose parts are longer than it");
-    for part in dst.chunks_mut(PPM_RECORD_LEN_MAX) {
+    for part in dst.chunks_mut(MODEL_RECORD_LEN_MAX) {
         let (len, rest) = payload.split_first_chunk::<PART_HEADER_LEN>().ok_or(CUT)?;
         let len = usize::from(u16::from_be_bytes(*len)) + 1;
         let (record, rest) = rest.split_at_checked(len).ok_or(CUT)?;

@@ -3,7 +3,7 @@
 mod unit;
 
 use dwell_codec::{
-    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, PPM_MEMORY_LOG_MIN, PPM_RECORD_LEN_MAX, PpmSpec,
+    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, MODEL_RECORD_LEN_MAX, PPM_MEMORY_LOG_MIN, PpmSpec,
     context_bound, supported_bitmap,
 };
 
@@ -287,7 +287,9 @@ fn running_codec(id: u8) -> Option<CodecId> {
 /// Returns the most bytes that a block of a running context takes after compression.
 fn running_bound(codec: CodecId, original_len: usize) -> usize {
     match codec {
-        CodecId::Ppm => original_len + PART_HEADER_LEN * original_len.div_ceil(PPM_RECORD_LEN_MAX),
+        CodecId::Ppm => {
+            original_len + PART_HEADER_LEN * original_len.div_ceil(MODEL_RECORD_LEN_MAX)
+        }
         _ => context_bound(original_len),
     }
 }

@@ -94,10 +94,28 @@ pub(crate) const ALL: &[Attack] = &[
         is_quick: true,
     },
     Attack {
+        name: "mixed-models",
+        about: "a peer has noise learned by models that mix contexts, and long batches predicted by them",
+        run: models::mixed_noise,
+        is_quick: true,
+    },
+    Attack {
+        name: "model-changes",
+        about: "a peer begins another model in every record, of ppm and mix, with other memory and too much",
+        run: models::alternating,
+        is_quick: true,
+    },
+    Attack {
         name: "model-offers",
         about: "a peer offers to take models of 64 MiB in 16 contexts, and lets each generation end",
         run: models::offers,
         is_quick: true,
+    },
+    Attack {
+        name: "mixed-offers",
+        about: "the same to a hub whose codec is mix: models that mix contexts, of 64 MiB in 16 contexts",
+        run: models::mixed_offers,
+        is_quick: false,
     },
     Attack {
         name: "peers",

@@ -193,10 +193,10 @@ impl ContextDecoder {
 
     /// Returns the codec of that model.
     pub fn model_codec(&self) -> Option<CodecId> {
-        self.model.as_ref().map(ModelDecoder::codec)
+        self.model.as_ref().map(|model| model.spec().codec())
     }
 
-    /// Returns true if a batch of so many bytes may take [much longer](crate::PpmDecoder::may_learn_again) than others.
+    /// Returns true if a batch of so many bytes may take [much longer](crate::ModelDecoder::may_learn_again) than others.
     pub fn may_learn_again(&self, bytes: usize) -> bool {
         self.model.as_ref().is_some_and(|model| model.may_learn_again(bytes))
     }

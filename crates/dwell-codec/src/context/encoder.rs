@@ -295,7 +295,7 @@ impl ContextEncoder {
         }
     }
 
-    /// Returns true if a batch of so many bytes may take [much longer](crate::PpmEncoder::may_learn_again) than others.
+    /// Returns true if a batch of so many bytes may take [much longer](crate::ModelEncoder::may_learn_again) than others.
     pub fn may_learn_again(&self, bytes: usize) -> bool {
         matches!(&self.kind, Kind::Model(model) if model.may_learn_again(bytes))
     }

@@ -2,29 +2,27 @@
 
 use super::model::Model;
 use super::spec::MixSpec;
-use crate::range::{BitCoder, Nowhere, RangeDecoder, RangeEncoder};
+use crate::model::{self, Damaged};
+use crate::range::{BitCoder, Coder, RangeDecoder};
 
-/// What both ends have, and learn in the same way.
-pub(super) struct Learner {
+/// A model with its settings.
+pub(crate) struct Learner {
     spec: MixSpec,
     model: Model,
 }
 
-/// No encoder has written that.
-pub(super) struct Damaged;
+impl model::Learner for Learner {
+    type Spec = MixSpec;
 
-impl Learner {
-    pub(super) fn new(spec: MixSpec) -> Self {
+    fn new(spec: MixSpec) -> Self {
         Self { spec, model: Model::new(spec) }
     }
 
-    /// Forgets all.
-    pub(super) fn clear(&mut self) {
+    fn clear(&mut self) {
         self.model.clear();
     }
 
-    /// Forgets all, and is as [`new`](Self::new) makes it. Memory of the same length is kept.
-    pub(super) fn renew(&mut self, spec: MixSpec) {
+    fn renew(&mut self, spec: MixSpec) {
         if spec == self.spec {
             self.model.clear();
         } else {
@@ -32,40 +30,24 @@ impl Learner {
         }
     }
 
-    pub(super) fn spec(&self) -> MixSpec {
-        self.spec
-    }
-
-    /// Learns bytes as a record.
-    pub(super) fn learn(&mut self, bytes: &[u8]) {
-        self.code(bytes, &mut Nowhere);
-    }
-
-    /// Codes a record, and learns it.
-    pub(super) fn encode(&mut self, record: &[u8], out: &mut Vec<u8>) {
-        let mut coder = RangeEncoder::new(out);
-        self.code(record, &mut coder);
-        coder.finish();
-    }
-
-    fn code<C: BitCoder>(&mut self, record: &[u8], coder: &mut C) {
+    #[inline(always)]
+    fn code<C: Coder + BitCoder>(&mut self, record: &[u8], coder: &mut C) {
         self.model.begin_record();
         for &byte in record {
             self.model.code(byte, coder);
         }
     }
 
-    /// Decodes a record that is as long as `dst`, and learns it.
-    pub(super) fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), Damaged> {
-        let mut coder = RangeDecoder::new(src);
+    #[inline(always)]
+    fn restore(&mut self, coder: &mut RangeDecoder<'_>, dst: &mut [u8]) -> Result<(), Damaged> {
         self.model.begin_record();
         for byte in dst {
-            *byte = self.model.code(0, &mut coder);
+            *byte = self.model.code(0, coder);
         }
-        if coder.can_end() { Ok(()) } else { Err(Damaged) }
+        Ok(())
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.model.memory_bytes()
     }
 }

@@ -6,8 +6,6 @@ use crate::error::{CodecError, DecodeError};
 pub const MIX_MEMORY_LOG_MIN: u8 = 20;
 /// The binary logarithm of the most memory of a model, in bytes: 64 MiB.
 pub const MIX_MEMORY_LOG_MAX: u8 = 26;
-/// The longest record, in bytes: each takes about a microsecond, and whoever decodes has others to serve.
-pub const MIX_RECORD_LEN_MAX: usize = 16 << 10;
 /// The most bytes that a model learns before its first record: that takes as long as to compress them.
 pub const MIX_PRIME_LEN_MAX: usize = 8 << 10;
 

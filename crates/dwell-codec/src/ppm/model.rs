@@ -10,6 +10,7 @@ use super::escape::{
     BINARY_FREQUENCY_MAX, BinaryTable, EscapeTable, escape_of, frequency_of, learn_outcome,
 };
 use super::mask::Mask;
+use crate::model::Damaged;
 use crate::range::{Coder, RangeDecoder};
 
 /// Beyond this frequency those of a context are halved.
@@ -20,10 +21,6 @@ const STEP: u32 = 4;
 const BYTES_FOR_EACH: usize = 192;
 /// The longest run of certain symbols that is counted from below zero.
 const RUN_MAX: i32 = 12;
-
-/// A record that no encoder made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Damaged;
 
 /// The model.
 pub(super) struct Model {

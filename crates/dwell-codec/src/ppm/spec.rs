@@ -10,9 +10,6 @@ pub const PPM_ORDER_MAX: u8 = 12;
 pub const PPM_MEMORY_LOG_MIN: u8 = 20;
 /// The binary logarithm of the most memory of a model, in bytes: 64 MiB.
 pub const PPM_MEMORY_LOG_MAX: u8 = 26;
-/// The longest record, in bytes: what can't be predicted takes microseconds for each, and whoever decodes has
-/// others to serve.
-pub const PPM_RECORD_LEN_MAX: usize = 16 << 10;
 /// The most bytes that a model learns before its first record: that takes as long as to compress them.
 pub const PPM_PRIME_LEN_MAX: usize = 32 << 10;
 /// The most bytes that it learns once more when its memory is full.

@@ -8,11 +8,13 @@ use proptest::prelude::*;
 
 use super::arena::UNIT_LEN;
 use super::history::History;
-use super::learner::Learner;
 use super::model::Model;
 use super::*;
+use crate::ModelEncoder;
+use crate::model::Learner as _;
 use crate::range::{Nowhere, RangeDecoder, RangeEncoder};
-use crate::{CodecId, DecodeError};
+
+use crate::model::tests::{exchange, noise, pair};
 
 const SMALL: PpmSpec = PpmSpec { order: 6, memory_log: 20 };
 
@@ -33,12 +35,6 @@ pub(super) fn prose(seed: u64, len: usize) -> Vec<u8> {
     }
     text.truncate(len);
     text
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut noise = vec![0; len];
-    Rng::from_seed(seed).fill(&mut noise);
-    noise
 }
 
 /// Without what is learned again when the memory is full: the other implementation learns nothing then.
@@ -131,69 +127,6 @@ proptest! {
         let text = pieces.iter().flat_map(|&(kind, seed, len)| piece(kind, seed, len));
         assert_same_bytes(PpmSpec { order, memory_log: 20 }, &text.collect::<Vec<u8>>());
     }
-
-    /// Records of any length, after any reset, priming, or change of order or memory: a decoder that keeps its memory is
-    /// that of an encoder whose memory is fresh.
-    #[test]
-    fn records_come_back(
-        orders in [PPM_ORDER_MIN..=PPM_ORDER_MAX, PPM_ORDER_MIN..=PPM_ORDER_MAX],
-        records in prop::collection::vec((0u8..4, 0u64..9, 1usize..3_000, 0u8..20), 1..40),
-    ) {
-        let spec = PpmSpec { order: orders[0], memory_log: 20 };
-        let (mut encoder, mut decoder) = pair(spec);
-        let (mut payload, mut data) = (Vec::new(), Vec::new());
-        for (kind, seed, len, event) in records {
-            let record = piece(kind, seed, len);
-            match event {
-                0 => {
-                    encoder.reset();
-                    decoder.reset();
-                }
-                1 => {
-                    encoder.prime(&record);
-                    decoder.prime(&record);
-                }
-                2 | 3 => {
-                    let memory_log = if len % 8 == 0 { 21 } else { 20 };
-                    let spec = PpmSpec { order: orders[usize::from(event) - 2], memory_log };
-                    encoder = PpmEncoder::new(spec).unwrap();
-                    prop_assert_eq!(decoder.renew(spec), Ok(()));
-                    prop_assert_eq!(decoder.spec(), spec);
-                }
-                _ => {}
-            }
-            payload.clear();
-            encoder.compress(&record, &mut payload).unwrap();
-            prop_assert!((1..=record.len()).contains(&payload.len()));
-            data.resize(record.len(), 0);
-            prop_assert_eq!(decoder.decode(&payload, &mut data), Ok(()));
-            prop_assert_eq!(&data, &record);
-        }
-    }
-
-    /// Any bytes decode to something, or are refused; then nothing decodes until a reset.
-    #[test]
-    fn damage_is_refused_or_decodes_to_something(
-        seed in any::<u64>(),
-        payloads in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..300), 0usize..3_000), 1..12),
-    ) {
-        let (mut encoder, mut decoder) = pair(SMALL);
-        let text = prose(seed, 3_000);
-        exchange(&mut encoder, &mut decoder, &text);
-        let mut data = vec![0; 3_000];
-        for (payload, len) in payloads {
-            let was_lost = decoder.is_lost();
-            let result = decoder.decode(&payload, &mut data[..len]);
-            prop_assert_eq!(result.is_err(), decoder.is_lost());
-            match was_lost {
-                true => prop_assert_eq!(result, Err(DecodeError::NoGeneration)),
-                false => prop_assert!(matches!(result, Ok(()) | Err(DecodeError::Corrupt(CodecId::Ppm)))),
-            }
-        }
-        encoder.reset();
-        decoder.reset();
-        exchange(&mut encoder, &mut decoder, &text);
-    }
 }
 
 fn piece(kind: u8, seed: u64, len: usize) -> Vec<u8> {
@@ -203,19 +136,6 @@ fn piece(kind: u8, seed: u64, len: usize) -> Vec<u8> {
         2 => vec![seed as u8; len],
         _ => noise(seed, 1 + seed as usize % 40).repeat(1 + len / 40),
     }
-}
-
-fn pair(spec: PpmSpec) -> (PpmEncoder, PpmDecoder) {
-    (PpmEncoder::new(spec).unwrap(), PpmDecoder::new(spec).unwrap())
-}
-
-fn exchange(encoder: &mut PpmEncoder, decoder: &mut PpmDecoder, record: &[u8]) -> usize {
-    let mut payload = Vec::new();
-    encoder.compress(record, &mut payload).unwrap();
-    let mut data = vec![0; record.len()];
-    assert_eq!(decoder.decode(&payload, &mut data), Ok(()));
-    assert!(data == record);
-    payload.len()
 }
 
 #[test]
@@ -230,48 +150,15 @@ fn small_records_cost_little_more_than_one_long_one() {
     assert!(sum < whole.len() + count, "{sum} bytes, {} as one, {count} records", whole.len());
 }
 
-/// The end of a record is a number with as few bytes as possible: less than one more than it takes.
-#[test]
-fn what_is_certain_costs_one_byte() {
-    let (mut encoder, mut decoder) = pair(SMALL);
-    for round in 0..200 {
-        let len = exchange(&mut encoder, &mut decoder, &[b'x'; 60]);
-        assert!(round < 3 || len <= 2, "{len} bytes in round {round}");
-    }
-    assert_eq!(exchange(&mut encoder, &mut decoder, &[b'x'; 1]), 1);
-}
-
-#[test]
-fn what_does_not_get_smaller_is_as_it_was_and_learned() {
-    let (mut encoder, mut decoder) = pair(SMALL);
-    let noise = noise(3, 1_400);
-    let mut payload = b"before".to_vec();
-    encoder.compress(&noise, &mut payload).unwrap();
-    assert!(payload == [b"before", &noise[..]].concat());
-    let mut data = vec![0; noise.len()];
-    decoder.decode(&payload[6..], &mut data).unwrap();
-    assert!(data == noise);
-    assert!(exchange(&mut encoder, &mut decoder, &noise) < 400, "it is known now");
-}
-
-#[test]
-fn empty_and_long_records_change_nothing() {
-    let (mut encoder, mut decoder) = pair(SMALL);
-    let mut out = Vec::new();
-    encoder.compress(&[], &mut out).unwrap();
-    assert!(encoder.compress(&[0; PPM_RECORD_LEN_MAX + 1], &mut out).is_err());
-    assert!(out.is_empty());
-    assert!(exchange(&mut encoder, &mut decoder, &[0; PPM_RECORD_LEN_MAX]) < 200);
-}
-
 /// The model begins again, in the middle of records, from the same bytes at both ends.
 #[test]
 fn a_restart_learns_what_is_remembered() {
     let text = prose(6, 1_500_000);
-    let (mut encoder, mut decoder) = pair(PpmSpec { order: 8, memory_log: 20 });
+    let spec = PpmSpec { order: 8, memory_log: 20 };
+    let (mut encoder, mut decoder) = pair(spec);
     let sum: usize =
         text.chunks(1_400).map(|record| exchange(&mut encoder, &mut decoder, record)).sum();
-    let (plain, restarts) = encode_plainly(encoder.spec(), &text);
+    let (plain, restarts) = encode_plainly(spec, &text);
     assert!(restarts > 3);
     assert!(sum < plain.len(), "{sum} bytes, {} without it", plain.len());
 }
@@ -299,25 +186,6 @@ fn what_may_fill_the_memory_is_known_before() {
         }
         assert!(restarts > 1 && said * 3 < records, "{order}: {said} of {records}, {restarts}");
     }
-}
-
-/// Priming is what compressing the same bytes does to the model.
-#[test]
-fn primed_bytes_are_as_if_they_had_been_sent() {
-    let text = prose(9, PPM_PRIME_LEN_MAX + 5_000);
-    let (before, record) = text.split_at(PPM_PRIME_LEN_MAX + 4_000);
-    let (mut encoder, mut decoder) = pair(SMALL);
-    encoder.prime(before);
-    decoder.prime(&before[4_000..]);
-    let primed = exchange(&mut encoder, &mut decoder, record);
-    let (mut encoder, mut decoder) = pair(SMALL);
-    for chunk in before[4_000..].chunks(8_192) {
-        exchange(&mut encoder, &mut decoder, chunk);
-    }
-    assert_eq!(exchange(&mut encoder, &mut decoder, record), primed);
-    encoder.reset();
-    decoder.reset();
-    assert!(exchange(&mut encoder, &mut decoder, record) > primed, "a reset forgets all");
 }
 
 /// What memory had in it before makes no difference, also where it is full, and free blocks are joined.
@@ -350,7 +218,7 @@ fn another_model_takes_the_memory_of_the_one_before() {
     for (order, memory_log) in [(2, 20), (6, 22), (7, 22), (6, 20)] {
         let spec = PpmSpec { order, memory_log };
         assert_eq!((encoder.renew(spec), decoder.renew(spec)), (Ok(()), Ok(())));
-        assert_eq!(encoder.memory_bytes(), PpmEncoder::new(spec).unwrap().memory_bytes());
+        assert_eq!(encoder.memory_bytes(), ModelEncoder::new(spec).unwrap().memory_bytes());
         let (mut fresh, _) = pair(spec);
         let (mut expected, mut payload) = (Vec::new(), Vec::new());
         fresh.compress(&text[..9_000], &mut expected).unwrap();
@@ -362,21 +230,6 @@ fn another_model_takes_the_memory_of_the_one_before() {
     assert!(encoder.renew(none).is_err() && decoder.renew(none).is_err());
     assert_eq!((encoder.spec(), decoder.spec()), (before, before));
     exchange(&mut encoder, &mut decoder, &text[..9_000]);
-}
-
-#[test]
-fn payloads_of_another_length_are_refused() {
-    let text = prose(10, 2_000);
-    let mut data = vec![0; 2_000];
-    let mut payload = Vec::new();
-    PpmEncoder::new(SMALL).unwrap().compress(&text, &mut payload).unwrap();
-    let longer = [&payload[..], &[1; 5]].concat();
-    for (payload, len) in [(&longer[..], 2_000), (&payload[..], 300), (&[], 10), (&payload[..], 0)]
-    {
-        let mut decoder = PpmDecoder::new(SMALL).unwrap();
-        assert!(decoder.decode(payload, &mut data[..len]).is_err(), "{len}");
-        assert_eq!(decoder.decode(payload, &mut data), Err(DecodeError::NoGeneration));
-    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ mod corpus;
 mod history;
 mod hostile;
 mod mix;
+mod model_document;
 mod ppm;
-mod ppm_document;
 mod round_trip;
 
 /// The same bodies that the fuzzer runs, so that what it found stays found.

@@ -2,29 +2,29 @@
 
 use std::fmt;
 
-use super::learner::Learner;
-use super::spec::{PPM_PRIME_LEN_MAX, PPM_RECORD_LEN_MAX, PpmSpec};
+use super::learner::AnyLearner;
+use super::{MODEL_RECORD_LEN_MAX, ModelSpec};
 use crate::error::{CodecError, DecodeError};
-use crate::id::CodecId;
 
-/// Restores the records of a [`PpmEncoder`](super::PpmEncoder), in their order.
+/// Restores the records of a [`ModelEncoder`](super::ModelEncoder), in their order.
 ///
 /// It takes any bytes: it writes what it was asked for and no more, in a time that is bounded for each byte
 /// of it, and allocates nothing once it was made, until it gets another memory.
-pub struct PpmDecoder {
-    spec: PpmSpec,
-    learner: Learner,
+pub struct ModelDecoder {
+    spec: ModelSpec,
+    learner: AnyLearner,
     /// A record did not decode: the model is not that of the encoder any more.
     is_lost: bool,
 }
 
-impl PpmDecoder {
+impl ModelDecoder {
     /// Makes a decoder that knows nothing.
     ///
     /// # Errors
-    /// If there is no such order or memory.
-    pub fn new(spec: PpmSpec) -> Result<Self, CodecError> {
-        Ok(Self { spec: spec.check()?, learner: Learner::new(spec), is_lost: false })
+    /// If there is no such model.
+    pub fn new(spec: impl Into<ModelSpec>) -> Result<Self, CodecError> {
+        let spec = spec.into().check()?;
+        Ok(Self { spec, learner: AnyLearner::new(spec), is_lost: false })
     }
 
     /// Forgets all, and can go on.
@@ -33,21 +33,21 @@ impl PpmDecoder {
         self.is_lost = false;
     }
 
-    /// Forgets all, and goes on with this order and memory. Memory of the same length is kept: then it takes a microsecond
-    /// or two, however much was learned.
+    /// Forgets all, and goes on with this model. Memory of the same length is kept, if it is of the same kind: then it takes
+    /// some microseconds, however much was learned.
     ///
     /// # Errors
-    /// If there is no such order or memory: then nothing has changed.
-    pub fn renew(&mut self, spec: PpmSpec) -> Result<(), CodecError> {
-        self.spec = spec.check()?;
-        self.learner.renew(spec);
+    /// If there is no such model: then nothing has changed.
+    pub fn renew(&mut self, spec: impl Into<ModelSpec>) -> Result<(), CodecError> {
+        self.spec = spec.into().check()?;
+        self.learner.renew(self.spec);
         self.is_lost = false;
         Ok(())
     }
 
-    /// Learns bytes as [`PpmEncoder::prime`](super::PpmEncoder::prime) does.
+    /// Learns bytes as [`ModelEncoder::prime`](super::ModelEncoder::prime) does.
     pub fn prime(&mut self, bytes: &[u8]) {
-        self.learner.learn(&bytes[bytes.len().saturating_sub(PPM_PRIME_LEN_MAX)..]);
+        self.learner.learn(self.spec.primed(bytes));
     }
 
     /// Decodes a record, which must be exactly as long as `dst`. Records carry no checksum, so that
@@ -62,15 +62,15 @@ impl PpmDecoder {
             return Err(DecodeError::NoGeneration);
         }
         self.is_lost = true;
-        if src.is_empty() || src.len() > dst.len() || dst.len() > PPM_RECORD_LEN_MAX {
-            return Err(DecodeError::Corrupt(CodecId::Ppm));
+        let corrupt = DecodeError::Corrupt(self.spec.codec());
+        if src.is_empty() || src.len() > dst.len() || dst.len() > MODEL_RECORD_LEN_MAX {
+            return Err(corrupt);
         }
         if src.len() == dst.len() {
             dst.copy_from_slice(src);
             self.learner.learn(src);
         } else {
-            let decoded = self.learner.decode(src, dst);
-            decoded.map_err(|_| DecodeError::Corrupt(CodecId::Ppm))?;
+            self.learner.decode(src, dst).map_err(|_| corrupt)?;
         }
         self.is_lost = false;
         Ok(())
@@ -81,13 +81,12 @@ impl PpmDecoder {
         self.is_lost
     }
 
-    /// Returns the order and the memory.
-    pub fn spec(&self) -> PpmSpec {
+    /// Returns the model.
+    pub fn spec(&self) -> ModelSpec {
         self.spec
     }
 
-    /// Returns true if so many more bytes may fill the model's memory, as far as that can be known before: then it learns up to
-    /// 128 KiB once more, which takes some hundred times as long as a packet.
+    /// As of [`ModelEncoder::may_learn_again`](super::ModelEncoder::may_learn_again).
     pub fn may_learn_again(&self, bytes: usize) -> bool {
         self.learner.may_learn_again(bytes)
     }
@@ -98,9 +97,9 @@ impl PpmDecoder {
     }
 }
 
-impl fmt::Debug for PpmDecoder {
+impl fmt::Debug for ModelDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PpmDecoder")
+        f.debug_struct("ModelDecoder")
             .field("spec", &self.spec)
             .field("is_lost", &self.is_lost)
             .finish_non_exhaustive()

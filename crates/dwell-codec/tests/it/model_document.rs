@@ -1,10 +1,10 @@
-//! docs/wire.md, section 9.7, against the code: its examples are what the encoder makes, and what another
-//! implementation makes that was written from it, docs/examples/ppm.py.
+//! docs/wire.md, sections 9.7 and 9.9, against the code: their examples are what the encoder makes, and what other
+//! implementations make that were written from them, docs/examples/ppm.py and mix.py.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dwell_codec::{PpmDecoder, PpmEncoder, PpmSpec};
+use dwell_codec::{CodecId, ModelDecoder, ModelEncoder, ModelSpec};
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
 
@@ -27,16 +27,16 @@ fn byte(hex: &str) -> u8 {
 }
 
 struct Ends {
-    encoder: PpmEncoder,
-    decoder: PpmDecoder,
+    encoder: ModelEncoder,
+    decoder: ModelDecoder,
 }
 
 impl Ends {
-    fn new(model: u8) -> Self {
-        let spec = PpmSpec::from_wire(model).expect("a model");
+    fn new(codec: CodecId, model: u8) -> Self {
+        let spec = ModelSpec::from_wire(codec as u8, model).expect("a codec").expect("a model");
         Self {
-            encoder: PpmEncoder::new(spec).expect("a good model"),
-            decoder: PpmDecoder::new(spec).expect("a good model"),
+            encoder: ModelEncoder::new(spec).expect("a good model"),
+            decoder: ModelDecoder::new(spec).expect("a good model"),
         }
     }
 
@@ -51,11 +51,11 @@ impl Ends {
     }
 }
 
-#[test]
-fn short_batches_are_coded_as_in_the_document() {
+/// Runs the short examples of a codec.
+fn short_batches(codec: CodecId) {
     // What stands behind a word, with the lines that go on with it.
     let mut entries: Vec<(&str, Vec<u8>)> = Vec::new();
-    for line in block("ppm") {
+    for line in block(codec.name()) {
         let is_word = line[0].len() > 2;
         if is_word {
             entries.push((line[0], Vec::new()));
@@ -67,7 +67,7 @@ fn short_batches_are_coded_as_in_the_document() {
     let mut count = 0;
     for (word, bytes) in entries {
         match (word, &mut ends) {
-            ("model", _) => ends = Some(Ends::new(bytes[0])),
+            ("model", _) => ends = Some(Ends::new(codec, bytes[0])),
             ("base", Some(ends)) => {
                 ends.encoder.prime(&bytes);
                 ends.decoder.prime(&bytes);
@@ -81,6 +81,12 @@ fn short_batches_are_coded_as_in_the_document() {
         }
     }
     assert!(count >= 10, "only {count} examples");
+}
+
+#[test]
+fn short_batches_are_coded_as_in_the_document() {
+    short_batches(CodecId::Ppm);
+    short_batches(CodecId::Mix);
 }
 
 /// Computes bytes as the document says, or reads them from a file of the project.
@@ -118,26 +124,38 @@ fn content(name: &[&str], len: usize) -> Vec<u8> {
     content
 }
 
-#[test]
-fn long_contents_are_coded_as_in_the_document() {
-    let lines = [block("ppm long"), block("ppm longer")].concat();
-    assert!(lines.len() >= 8, "only {} examples", lines.len());
+/// Runs the long examples of a codec.
+fn long_contents(codec: CodecId) {
+    let lines = ["long", "longer"].map(|kind| block(&format!("{codec} {kind}"))).concat();
+    assert!(lines.len() >= 5, "only {} examples", lines.len());
     for line in lines {
         let [model, name @ .., len, batch_len, _, _] = &line[..] else { panic!("{line:?}") };
-        let mut ends = Ends::new(byte(model));
-        let content = content(name, len.parse().unwrap());
-        let batches = content.chunks(batch_len.parse().unwrap());
+        let mut ends = Ends::new(codec, byte(model));
+        let content = content(name, len.parse().expect("a length"));
+        let batches = content.chunks(batch_len.parse().expect("a length"));
         let compressed: Vec<u8> = batches.flat_map(|batch| ends.exchange(batch)).collect();
         let found = [compressed.len().to_string(), format!("{:08x}", crc32fast::hash(&compressed))];
         assert_eq!(line[line.len() - 2..], found, "{line:?}");
     }
 }
 
-/// Runs the program in Python on the examples of the document; with the project's directory also on the long ones.
-fn python_agrees(directory: Option<&Path>) {
+#[test]
+fn long_contents_of_ppm_are_coded_as_in_the_document() {
+    long_contents(CodecId::Ppm);
+}
+
+#[test]
+fn long_contents_of_mix_are_coded_as_in_the_document() {
+    long_contents(CodecId::Mix);
+}
+
+/// Runs the programs in Python on the examples of the document; with the project's directory also on the long ones.
+fn python_agrees(codec: CodecId, directory: Option<&Path>) {
     let root = root();
     let mut command = Command::new("python3");
-    command.arg(root.join("docs/examples/ppm.py")).arg("check").arg(root.join("docs/wire.md"));
+    // Without files of its own beside the one that it imports.
+    command.arg("-B").arg(root.join(format!("docs/examples/{codec}.py")));
+    command.arg("check").arg(root.join("docs/wire.md"));
     let Ok(output) = command.args(directory).output() else {
         #[expect(clippy::disallowed_macros, reason = "says why nothing is tested")]
         {
@@ -152,12 +170,19 @@ fn python_agrees(directory: Option<&Path>) {
 }
 
 #[test]
-fn another_implementation_agrees() {
-    python_agrees(None);
+fn other_implementations_agree() {
+    python_agrees(CodecId::Ppm, None);
+    python_agrees(CodecId::Mix, None);
 }
 
 #[test]
 #[ignore = "long: ./x test --all runs it"]
-fn long_another_implementation_agrees_on_all() {
-    python_agrees(Some(&root()));
+fn long_another_implementation_agrees_on_all_of_ppm() {
+    python_agrees(CodecId::Ppm, Some(&root()));
+}
+
+#[test]
+#[ignore = "long: ./x test --all runs it"]
+fn long_another_implementation_agrees_on_all_of_mix() {
+    python_agrees(CodecId::Mix, Some(&root()));
 }
