@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The codec mix, written from docs/wire.md (section 9.9) alone, to show that this can be done.
+"""The codec mix, after docs/wire.md (section 9.9), to show that it can be written from there.
 
     mix.py encode MODEL LEN [BASE] < bytes > records     in batches of LEN bytes
     mix.py decode MODEL [BASE]     < records > bytes
