@@ -256,9 +256,13 @@ impl Run {
         self.net.node(self.ends[side]).pace(arrived_bytes)
     }
 
-    /// Where nothing changes, the link is made use of, and its rate is found.
+    /// Where nothing changes, the link is made use of, and its rate is found: unless the other side floods its own by a rate
+    /// that somebody wrote, so that its reports are lost.
     fn check_share(&mut self, watches: &[Watch; 2], place: Place) -> Result<(), String> {
         for (side, watch) in watches.iter().enumerate() {
+            if self.pace(1 - side).is_above(place) {
+                continue;
+            }
             let Some(seen) = watch.seen(self.net.now(), self.pace(side), place) else { continue };
             let summary = &mut self.summary;
             summary.watched += 1;

@@ -41,7 +41,7 @@ use dwell_base::{Instant, Rate};
 use dwell_wire::Arrivals;
 
 use base::Base;
-use brake::{Brake, SILENT_NS};
+use brake::{Brake, LEFT_ALONE_NS, SILENT_NS, Unheard};
 use held::{Attribution, Held, RateSample, Way};
 use marks::Marks;
 use service::ServiceWatch;
@@ -182,6 +182,8 @@ pub(crate) struct Bottleneck {
     held: Option<Held>,
     /// Nothing is heard of what is sent.
     brake: Option<Brake>,
+    /// Sending less was in vain: it is not tried until then.
+    unbraked_until: Instant,
     /// When the latest report came, also of a session before.
     reported_at: Instant,
     /// The queue beyond was not ours: it is left alone until then.
@@ -246,15 +248,22 @@ impl Bottleneck {
         }
         let is_forgotten = silent_ns > FORGET_NS && self.held.take().is_some();
         let is_local = refused_at.is_some_and(|at| at >= since);
-        let is_less = match &mut self.brake {
-            _ if is_local => false,
-            Some(brake) => brake.unheard(now),
-            None => {
-                self.brake = Brake::new(now, bytes as f64 * 8e9 / silent_ns as f64);
-                self.brake.is_some()
-            }
-        };
+        let sent_bps = bytes as f64 * 8e9 / silent_ns as f64;
+        let is_less = !is_local && now >= self.unbraked_until && self.brake(now, sent_bps);
         is_forgotten || is_less
+    }
+
+    /// Nothing is heard though so much was sent. Returns true if that changes how much is.
+    fn brake(&mut self, now: Instant, sent_bps: f64) -> bool {
+        let Some(brake) = &mut self.brake else {
+            self.brake = Brake::new(now, sent_bps);
+            return self.brake.is_some();
+        };
+        let became = brake.unheard(now);
+        if became == Unheard::Vain {
+            (self.brake, self.unbraked_until) = (None, now + LEFT_ALONE_NS);
+        }
+        became != Unheard::Same
     }
 
     /// The peer says something of what it gets, though it may show no queue.

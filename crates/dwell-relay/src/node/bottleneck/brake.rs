@@ -14,6 +14,21 @@ use super::{ENTER_SAMPLES, ENTER_SPAN_NS, RATE_MIN_BPS};
 pub(super) const SILENT_NS: u64 = 3 * SECOND_NS;
 /// ... and half of that each time that as long as this has gone by.
 const AGAIN_NS: u64 = SECOND_NS;
+/// If as little as can be brings no report for so long, the reports are not lost by what is sent: the peer alone floods its
+/// own link, say. As much is sent as before then, and nothing is tried for a while.
+const VAIN_NS: u64 = 10 * SECOND_NS;
+pub(super) const LEFT_ALONE_NS: u64 = 80 * SECOND_NS;
+
+/// What becomes of the brake while nothing is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unheard {
+    /// It stays as it is.
+    Same,
+    /// Less is sent from now on.
+    Less,
+    /// It was in vain.
+    Vain,
+}
 
 /// The rate of what is sent to a peer that said nothing for a while, in bits per second.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +53,14 @@ impl Brake {
         Self { bps, changed_at: now, reports: 0, ..self }
     }
 
-    /// The peer still says nothing. Returns true if less is sent from now on.
-    pub(super) fn unheard(&mut self, now: Instant) -> bool {
-        let is_due = now.since_ns(self.changed_at) >= AGAIN_NS && self.bps > RATE_MIN_BPS;
-        if is_due {
+    /// The peer still says nothing.
+    pub(super) fn unheard(&mut self, now: Instant) -> Unheard {
+        let since_ns = now.since_ns(self.changed_at);
+        if self.bps > RATE_MIN_BPS && since_ns >= AGAIN_NS {
             *self = self.changed(now, 0.5);
+            return Unheard::Less;
         }
-        is_due
+        if since_ns >= VAIN_NS { Unheard::Vain } else { Unheard::Same }
     }
 
     /// A report came, and no bottleneck is found by it: with as many as show one, twice as much is sent. Returns what is
@@ -75,16 +91,18 @@ mod tests {
         assert!(Brake::new(at(0), 6e4).is_none());
         let mut brake = Brake::new(at(0), 1e6).expect("that is much");
         assert_eq!(brake.bps(), 5e5);
-        let steps = (1..=20_000).filter(|&ms| brake.unheard(at(ms))).count();
+        let less: Vec<u64> =
+            (1..14_000).filter(|&ms| brake.unheard(at(ms)) == Unheard::Less).collect();
         // 250, 125, 62 and 32 kbit/s; never less.
-        assert_eq!((steps, brake.bps()), (4, RATE_MIN_BPS));
-        let (mut left, mut ms) = (Some(brake), 20_000);
+        assert_eq!((&less[..], brake.bps()), (&[1_000, 2_000, 3_000, 4_000][..], RATE_MIN_BPS));
+        assert_eq!(brake.unheard(at(14_000)), Unheard::Vain);
+        let (mut left, mut ms) = (Some(brake), 14_000);
         while let Some(brake) = left {
             assert!((RATE_MIN_BPS..1e6).contains(&brake.bps()), "{brake:?}");
             ms += 50;
             left = brake.heard(at(ms));
         }
         // Five times twice as much: the first after five reports, each other one after more than .4 s of them.
-        assert_eq!(ms, 20_000 + 250 + 4 * 450);
+        assert_eq!(ms, 14_000 + 250 + 4 * 450);
     }
 }
