@@ -196,7 +196,7 @@ impl Run {
             let Self { net, rng, ends, .. } = self;
             ends.iter().for_each(|&id| {
                 net.with_node(id, |source, now, _| {
-                    source.keep_steady((now, end), rng);
+                    source.keep_steady((now, end), spell.link_bps, rng);
                 });
             });
         }
@@ -256,13 +256,9 @@ impl Run {
         self.net.node(self.ends[side]).pace(arrived_bytes)
     }
 
-    /// Where nothing changes, the link is made use of, and its rate is found: unless the other side floods its own by a rate
-    /// that somebody wrote, so that its reports are lost.
+    /// Where nothing changes, the link is made use of, and its rate is found.
     fn check_share(&mut self, watches: &[Watch; 2], place: Place) -> Result<(), String> {
         for (side, watch) in watches.iter().enumerate() {
-            if self.pace(1 - side).is_above(place) {
-                continue;
-            }
             let Some(seen) = watch.seen(self.net.now(), self.pace(side), place) else { continue };
             let summary = &mut self.summary;
             summary.watched += 1;

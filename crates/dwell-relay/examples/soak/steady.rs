@@ -57,13 +57,6 @@ pub(crate) struct Seen {
     pub(crate) compressed: Option<f64>,
 }
 
-impl Pace {
-    /// True if the written rate is more than the link's.
-    pub(crate) fn is_above(&self, place: Place) -> bool {
-        self.rate_source == RateSource::Configured && self.rate_bps > place.link_bps
-    }
-}
-
 impl Watch {
     pub(crate) fn new(now: Instant, pace: Pace) -> Self {
         Self { since: now, before: pace, looks: 0, off: 0 }
@@ -80,7 +73,8 @@ impl Watch {
     pub(crate) fn seen(&self, now: Instant, pace: Pace, place: Place) -> Option<Seen> {
         let elapsed_ns = now.since_ns(self.since);
         let is_found = pace.rate_source != RateSource::Configured;
-        if elapsed_ns < LEAST_NS || pace.is_above(place) || place.cpu_share < PROCESSOR_MIN {
+        let is_above = !is_found && pace.rate_bps > place.link_bps;
+        if elapsed_ns < LEAST_NS || is_above || place.cpu_share < PROCESSOR_MIN {
             return None;
         }
         let bps =

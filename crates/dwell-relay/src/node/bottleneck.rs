@@ -26,7 +26,6 @@
 //! sent.
 
 mod base;
-mod brake;
 mod held;
 mod marks;
 mod sent;
@@ -41,7 +40,6 @@ use dwell_base::{Instant, Rate};
 use dwell_wire::Arrivals;
 
 use base::Base;
-use brake::{Brake, LEFT_ALONE_NS, SILENT_NS, Unheard};
 use held::{Attribution, Held, RateSample, Way};
 use marks::Marks;
 use service::ServiceWatch;
@@ -104,7 +102,7 @@ const ASSUMED_TIMES: f64 = 4.0;
 /// Links of these rates only: on faster ones compressing all costs too much where nothing may be gained by it.
 const ASSUMED_BPS_MIN: f64 = 2e6;
 const ASSUMED_BPS_MAX: f64 = 100e6;
-/// If the peer reports nothing of what is sent for this long, what was found is forgotten; if that is more than signs
+/// If the peer reports nothing of what is sent for this long, nothing is known any more; if that is more than signs
 /// of life and probes of the path, which nobody reports.
 const FORGET_NS: u64 = 10 * SECOND_NS;
 const FORGET_BYTES: u64 = 16 << 10;
@@ -180,10 +178,6 @@ pub(crate) struct Bottleneck {
     /// The least delay of the datagrams that the peer has said the times of since its latest report.
     least_ns: Option<i64>,
     held: Option<Held>,
-    /// Nothing is heard of what is sent.
-    brake: Option<Brake>,
-    /// Sending less was in vain: it is not tried until then.
-    unbraked_until: Instant,
     /// When the latest report came, also of a session before.
     reported_at: Instant,
     /// The queue beyond was not ours: it is left alone until then.
@@ -236,61 +230,26 @@ impl Bottleneck {
         *self = Self::default();
     }
 
-    /// If the peer has said nothing of what was sent for long, less is sent, and what was found is forgotten. What idles
-    /// keeps its rate, or what wakes it up would fill the queue beyond; and a device of our own, which refused something
-    /// then, slows us down itself. Returns true if anything has changed.
-    pub(crate) fn see_to_silence(&mut self, now: Instant, refused_at: Option<Instant>) -> bool {
-        let trip_ns = self.trip.least().and_then(|ns| u64::try_from(ns).ok()).unwrap_or(0);
-        let Some(Unreported { since, bytes, .. }) = self.unreported else { return false };
-        let silent_ns = now.since_ns(since);
-        if silent_ns <= SILENT_NS + trip_ns || bytes <= FORGET_BYTES {
-            return false;
-        }
-        let is_forgotten = silent_ns > FORGET_NS && self.held.take().is_some();
-        let is_local = refused_at.is_some_and(|at| at >= since);
-        let sent_bps = bytes as f64 * 8e9 / silent_ns as f64;
-        let is_less = !is_local && now >= self.unbraked_until && self.brake(now, sent_bps);
-        is_forgotten || is_less
-    }
-
-    /// Nothing is heard though so much was sent. Returns true if that changes how much is.
-    fn brake(&mut self, now: Instant, sent_bps: f64) -> bool {
-        let Some(brake) = &mut self.brake else {
-            self.brake = Brake::new(now, sent_bps);
-            return self.brake.is_some();
+    /// Forgets what was found if the peer has said nothing of what was sent for long. What idles keeps its rate, or what
+    /// wakes it up would fill the queue beyond.
+    pub(crate) fn forget_old(&mut self, now: Instant) {
+        let is_silent = |unreported: Unreported| {
+            now.since_ns(unreported.since) > FORGET_NS && unreported.bytes > FORGET_BYTES
         };
-        let became = brake.unheard(now);
-        if became == Unheard::Vain {
-            (self.brake, self.unbraked_until) = (None, now + LEFT_ALONE_NS);
+        if self.unreported.is_some_and(is_silent) {
+            self.held = None;
         }
-        became != Unheard::Same
     }
 
-    /// The peer says something of what it gets, though it may show no queue.
-    pub(crate) fn heard(&mut self) {
-        self.unreported = None;
-    }
-
-    /// True if a bottleneck was found.
-    pub(crate) fn has_found(&self) -> bool {
-        self.held.is_some()
-    }
-
-    /// The rate beyond the next hop, if the slowest link is there; or the one at which to send to a peer that says nothing.
+    /// The rate beyond the next hop, if the slowest link is there.
     pub(crate) fn found(&self) -> Option<Found> {
         let rate = |bps: f64| Rate::clamped_bps(bps.max(RATE_MIN_BPS) as u64);
-        let most_bps = self.brake.map_or(f64::INFINITY, |brake| brake.bps());
-        let held = self.held.as_ref().map(|held| Found {
-            rate: rate(held.rate_bps().min(most_bps)),
-            pace: rate(held.pace_bps().min(most_bps)),
+        let found = |held: &Held| Found {
+            rate: rate(held.rate_bps()),
+            pace: rate(held.pace_bps()),
             held_back_ns: held.held_back_ns(),
-        });
-        let braked = |brake: Brake| Found {
-            rate: rate(brake.bps()),
-            pace: rate(brake.bps()),
-            held_back_ns: 0,
         };
-        held.or_else(|| self.brake.map(braked))
+        self.held.as_ref().map(found)
     }
 
     /// The rate of a link beyond that is only assumed, to compress for before one is found.
@@ -350,7 +309,6 @@ impl Bottleneck {
 
     /// A report came.
     pub(crate) fn on_report(&mut self, now: Instant, report: &LinkReport) {
-        self.heard();
         let Some(sample) = self.sample(now, report) else { return };
         self.least_ns = None;
         self.marks.set_lag(now.since_ns(sample.sent_at));
@@ -371,6 +329,7 @@ impl Bottleneck {
         let is_least =
             self.base.least().is_some_and(|least| sample.delay_ns < least.saturating_sub(FALLS_NS));
         self.reported_at = now;
+        self.unreported = None;
         if sample.is_of_each {
             self.add_noise(sample.delay_ns);
         }
@@ -382,8 +341,6 @@ impl Bottleneck {
             Some(_) => self.follow(now, is_least),
             None => self.look_out(now, refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS)),
         }
-        let is_found = self.held.is_some();
-        self.brake = self.brake.filter(|_| !is_found).and_then(|brake| brake.heard(now));
     }
 
     /// A queue that grows or shrinks evenly is no noise (our own changes of the pace would be, and each make the next one larger):

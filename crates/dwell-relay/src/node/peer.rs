@@ -403,7 +403,6 @@ impl Peer {
         self.copies.reported(now, report.datagrams, recent_ppm);
         // Reports without arrival times show no queue.
         if !self.listens() || report.highest_at_ns == 0 {
-            self.bottleneck.heard();
             return;
         }
         let headers = report.datagrams.saturating_mul(self.link_bytes(0));
@@ -413,12 +412,12 @@ impl Peer {
             bytes: report.bytes.saturating_add(headers),
             refused_at: self.pacer.blocked_at(),
         };
-        let has_found = self.bottleneck.has_found();
         self.bottleneck.on_report(now, &link_report);
-        if !has_found && self.bottleneck.has_found() {
+        let found = self.bottleneck.found();
+        if found.is_some() && self.pacer.found().is_none() {
             self.reports.excuse(now, self.rtt_ns.unwrap_or(0));
         }
-        self.pacer.set_found(self.bottleneck.found());
+        self.pacer.set_found(found);
         self.pacer.set_assumed(self.bottleneck.assumed());
     }
 
@@ -429,11 +428,10 @@ impl Peer {
         }
     }
 
-    /// Less is sent to a peer that says nothing of it, and findings about the bottleneck may be too old to be true.
-    pub(crate) fn see_to_silence(&mut self, now: Instant) {
-        if self.bottleneck.see_to_silence(now, self.pacer.blocked_at()) {
-            self.pacer.set_found(self.bottleneck.found());
-        }
+    /// Forgets findings about the bottleneck that may be too old to be true.
+    pub(crate) fn forget_old_bottleneck(&mut self, now: Instant) {
+        self.bottleneck.forget_old(now);
+        self.pacer.set_found(self.bottleneck.found());
     }
 
     /// Returns true if the peer can decode what we compress with.

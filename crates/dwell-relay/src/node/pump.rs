@@ -33,8 +33,8 @@ impl Node {
             peers, store, scratch, block, saturation, processors, flow_watch: watch, ..
         } = self;
         let peer = &mut peers[index];
-        if peer.listens() {
-            peer.see_to_silence(env.now());
+        if peer.pacer.found().is_some() {
+            peer.forget_old_bottleneck(env.now());
         }
         peer.pacer.begin();
         if peer.owes_before() {

@@ -376,7 +376,7 @@ impl Model {
     /// A new session: what is in transit still counts for the one before.
     pub(super) fn renew(&mut self) {
         self.bottleneck.begin_session();
-        self.bottleneck.see_to_silence(self.now, None);
+        self.bottleneck.forget_old(self.now);
         self.renewed_at = self.number;
         self.came_bytes = 0;
         self.arrived = Arrived::default().with_max(u8::MAX);
