@@ -98,8 +98,11 @@ fn no_example_is_left_out() {
         "hex predicted-packets",
         "hex resent",
         "hex skipped-then-open-ended",
+        // The examples of the codecs mix and ppm are tested in dwell-codec.
+        "mix",
+        "mix long",
+        "mix longer",
         "numbers",
-        // The examples of codec ppm are tested in dwell-codec.
         "ppm",
         "ppm long",
         "ppm longer",
