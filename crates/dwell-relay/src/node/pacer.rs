@@ -517,17 +517,19 @@ impl Pacer {
         self.fit_buffer();
     }
 
-    /// The link's rate is not known: what the kernel may hold becomes less until that is refused.
+    /// The link's rate is not known: what the kernel may hold becomes less until that is refused, but not less than what is
+    /// sent in the least time that it should hold.
     #[inline]
     fn shrink_buffer(&mut self, now: Instant) {
         let given = self.given_bytes - self.fitted_given;
-        let is_due = given >= SHRINK_TIMES * self.buffer_bytes
-            && self.buffer_bytes > BUFFER_BYTES_MIN
-            && now.since_ns(self.fitted_at) >= SHRINK_NS;
-        if is_due {
-            self.buffer_bytes = (self.buffer_bytes / 2).max(BUFFER_BYTES_MIN);
-            (self.fitted_at, self.fitted_given) = (now, self.given_bytes);
+        let since_ns = now.since_ns(self.fitted_at);
+        if since_ns < SHRINK_NS || given < SHRINK_TIMES * self.buffer_bytes {
+            return;
         }
+        let least = u128::from(given) * u128::from(BUFFER_NS_MIN) / u128::from(since_ns);
+        let least = u64::try_from(least).unwrap_or(u64::MAX).max(BUFFER_BYTES_MIN);
+        self.buffer_bytes = self.buffer_bytes.min(least.max(self.buffer_bytes / 2));
+        (self.fitted_at, self.fitted_given) = (now, self.given_bytes);
     }
 
     fn fit_buffer(&mut self) {
