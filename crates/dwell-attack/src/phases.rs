@@ -171,10 +171,13 @@ fn phase(
 }
 
 impl Measured {
-    /// Returns the goodput of the worse direction, against the median phase without the attack.
+    /// Returns the goodput of the worse direction, against the median phase without the attack, or the first if that had more:
+    /// what lasts after the attack would make up for what it does otherwise.
     pub(crate) fn goodput_share(&self) -> f64 {
         let share = |direction: usize| {
-            let without = median(self.without.iter().map(|phase| phase.bps(direction)).collect());
+            let without = || self.without.iter().map(|phase| phase.bps(direction));
+            let first = without().next().unwrap_or(0.0);
+            let without = median(without().collect()).max(first);
             mean(self.with.iter().map(|phase| phase.bps(direction))) / without.max(1.0)
         };
         share(0).min(share(1))

@@ -196,6 +196,16 @@ impl ContextDecoder {
         self.model.as_ref().map(|model| model.spec().codec())
     }
 
+    /// Returns true if a generation with this model would begin in the memory that the running one's has: if not, most of the
+    /// time that it takes to begin is that of new memory.
+    pub fn has_memory_for(&self, spec: ModelSpec) -> bool {
+        let has = |model: &ModelDecoder| {
+            let of = |spec: ModelSpec| (spec.codec(), spec.memory_log());
+            of(model.spec()) == of(spec)
+        };
+        self.model.as_ref().is_some_and(has)
+    }
+
     /// Returns true if a batch of so many bytes may take [much longer](crate::ModelDecoder::may_learn_again) than others.
     pub fn may_learn_again(&self, bytes: usize) -> bool {
         self.model.as_ref().is_some_and(|model| model.may_learn_again(bytes))

@@ -383,7 +383,7 @@ impl Pacer {
         self.sample_bytes += link_bytes;
         self.given_bytes += link_bytes;
         let mut lost_ns = 0;
-        if self.measured.is_none() {
+        if self.pacing == Pacing::Auto && self.measured.is_none() {
             self.shrink_buffer(now);
         }
         if let Some(rate) = self.measured.filter(|_| self.pacing == Pacing::Auto) {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
-use dwell_codec::{CodecId, ContextDictionary};
+use dwell_codec::{CodecId, ContextDictionary, ModelSpec};
 use dwell_report::status::RxContexts;
 use dwell_wire::columnar::Restored;
 use dwell_wire::{ContextBody, ContextRecord, ContextReport, reconstruct_number};
@@ -69,6 +69,9 @@ const COPIED_AS_FAST: u64 = 8;
 const MODEL_AS_SLOW: u64 = 64;
 /// The same for a model that mixes contexts.
 const MIX_AS_SLOW: u64 = 256;
+/// The bytes that zstd decodes in the time that a model takes to begin in new memory: half a millisecond, most of which is
+/// the kernel's. `examples/model_begin` of dwell-codec measures .3 to .7.
+const NEW_MEMORY_BYTES: u64 = 128 << 10;
 /// What takes zstd's time for so many bytes, or less, is decoded at once: with a model of ppm, half a packet.
 const HERE_BYTES_MAX: u64 = 600 * MODEL_AS_SLOW;
 /// The time for each of these bytes, in nanoseconds.
@@ -493,11 +496,15 @@ impl Incoming {
             }
             None => receiver.and_then(|it| it.model_codec()),
         };
+        let spec = start.and_then(|start| ModelSpec::from_wire(start.codec, start.window_log));
+        let is_new = |spec| receiver.is_none_or(|it| !it.has_memory_for(spec));
+        let is_new = spec.and_then(Result::ok).is_some_and(is_new);
+        let begins = if is_new { NEW_MEMORY_BYTES } else { 0 };
         let len = u64::from(original_len);
         // zstd's base is copied, once or twice; a model learns it as it learns what it decodes.
         // A peer may name any length.
         match model {
-            Some(_) => (base_len + len) * as_slow(model),
+            Some(_) => (base_len + len) * as_slow(model) + begins,
             None => base_len / COPIED_AS_FAST + len,
         }
     }

@@ -175,6 +175,15 @@ impl Receiver {
         self.away.is_none() && self.decoder.may_learn_again(bytes)
     }
 
+    /// Returns true if a generation with this model would begin in memory that there is; while that is with a job, it does if
+    /// it was of the same kind.
+    pub(super) fn has_memory_for(&self, spec: ModelSpec) -> bool {
+        match &self.away {
+            Some(away) => away.codec == spec.codec(),
+            None => self.decoder.has_memory_for(spec),
+        }
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         let of_headers = self.restorer.as_ref().map_or(0, |_| HeaderRestorer::MEMORY_BYTES);
         let of_decoder =

@@ -73,6 +73,25 @@ fn a_beginning_that_is_said_again_does_not_make_a_batch_of_a_model_cheaper() {
     assert_eq!(pair.incoming.bytes_worth(&goes_on.record()), worth);
 }
 
+/// Most of what it takes to begin a model is new memory: a peer that lets models take turns has that counted each time.
+#[test]
+fn a_beginning_in_new_memory_costs_more_than_one_in_that_of_before() {
+    let mut pair = Pair::new(10);
+    let first = pair.batch(0).expect("a context");
+    let worth = |pair: &Pair, sent: &Sent| pair.incoming.bytes_worth(&sent.record());
+    let at_first = worth(&pair, &first);
+    pair.come(&first);
+    // The same again, in the memory that is there.
+    let mut again = first;
+    again.position.generation = again.position.generation.wrapping_add(1);
+    let in_memory = worth(&pair, &again);
+    // Half a millisecond, by four nanoseconds for each byte.
+    assert!(at_first > in_memory + 100_000, "{at_first}, then {in_memory}");
+    let other_memory = |start: Start| Start { window_log: start.window_log + 1, ..start };
+    again.start = again.start.map(other_memory);
+    assert_eq!(worth(&pair, &again), at_first);
+}
+
 type AnyRecord =
     (u8, u8, u16, (Option<(u8, u8, u64, u32)>, Option<(u32, bool)>), bool, u16, Vec<u8>);
 
