@@ -48,6 +48,7 @@ mod shares;
 mod status;
 mod store;
 mod turns;
+mod unheard;
 mod uplink;
 
 #[cfg(test)]

@@ -24,9 +24,6 @@ pub(crate) fn addresses() -> Addresses {
     Rc::new([1, 2].map(|host| Cell::new(SocketAddr::from(([192, 0, 2, host], 7733)))))
 }
 
-/// Only links that are at least as fast are sent a packet each half a millisecond.
-const FAST_BPS: f64 = 1e6;
-
 /// What waits, and is kept or held beside contexts, has less than this.
 const BESIDE_BYTES_MAX: u64 = 4 << 20;
 
@@ -189,17 +186,9 @@ impl End {
         }
     }
 
-    /// Sends the same all the time until then, over a link of this rate. If both ends sent eighty times what a thin one takes, and nothing
-    /// of it could be compressed, they would not hear of each other's reports, nor find its rate: that is not tried.
-    pub(crate) fn keep_steady(
-        &mut self,
-        (now, until): (Instant, Instant),
-        link_bps: f64,
-        rng: &mut Rng,
-    ) {
-        let spacing_us = [500, 2_000, 5_000, 20_000][rng.below(4) as usize];
-        let least_us = if link_bps < FAST_BPS { 2_000 } else { 0 };
-        self.spacing_ns = spacing_us.max(least_us) * MICRO_NS;
+    /// Sends the same all the time until then: up to some eighty times what a thin link takes.
+    pub(crate) fn keep_steady(&mut self, (now, until): (Instant, Instant), rng: &mut Rng) {
+        self.spacing_ns = [500, 2_000, 5_000, 20_000][rng.below(4) as usize] * MICRO_NS;
         self.content = rng.below(packet::CONTENTS) as u8;
         (self.shift_until, self.next_at) = (until, now);
     }

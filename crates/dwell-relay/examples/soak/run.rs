@@ -196,7 +196,7 @@ impl Run {
             let Self { net, rng, ends, .. } = self;
             ends.iter().for_each(|&id| {
                 net.with_node(id, |source, now, _| {
-                    source.keep_steady((now, end), spell.link_bps, rng);
+                    source.keep_steady((now, end), rng);
                 });
             });
         }

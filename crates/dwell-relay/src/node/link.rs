@@ -564,6 +564,9 @@ fn send_body(
             peer.bottleneck.sent_packets(now, header_bytes + len as u64);
         }
     }
+    if sending.has_packets {
+        peer.reports.sent_packets(now, header_bytes + len as u64);
+    }
     if !env.commit(index, len, peer.pacer.burst_bytes()) {
         peer.pacer.blocked(now);
     }

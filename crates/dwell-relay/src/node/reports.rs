@@ -8,11 +8,14 @@ use dwell_wire::{Arrivals, Report};
 
 use super::arrivals::Arrived;
 use super::loss::{LATE_NS, Loss, WINDOW_NS};
+use super::unheard::Unheard;
 
 /// While packets come in, the peer is notified so this often, ...
 const REPORT_NS: u64 = SECOND_NS;
 /// ... or more often, if it asked for that, within these limits.
 const REPORT_NS_MIN: u64 = 20 * MILLI_NS;
+/// What the peer may not have heard is repeated no more often than this.
+const REPORT_AGAIN_NS: u64 = 10 * MILLI_NS;
 /// So much must have come for an earlier report: it takes about a hundredth of that.
 const REPORT_AFTER_BYTES: u64 = 12_500;
 /// And it takes no more than this part of our own link to the peer, if its rate is known.
@@ -49,6 +52,10 @@ pub(crate) struct Reports {
     /// The counts in the latest report.
     reported_data: u64,
     reported_bytes: u64,
+    /// The rate of delivery in it, and when that was measured.
+    delivery_bps: u64,
+    measured_at: Instant,
+    measured_bytes: u64,
     before: Before,
     came: Loss,
     lost_before: u64,
@@ -62,6 +69,7 @@ pub(crate) struct Reports {
     reported_ms: u16,
     session_at: Instant,
     latest: Option<(Instant, Report)>,
+    unheard: Unheard,
     excused: Option<Excused>,
     has_excused: bool,
     /// When the peer last reported a recent loss.
@@ -94,13 +102,14 @@ impl Reports {
         self.end_session();
         self.came.begin(now);
         self.reported_data = data;
-        self.reported_bytes = rx.bytes;
+        (self.reported_bytes, self.measured_bytes) = (rx.bytes, rx.bytes);
         self.before =
             Before { datagrams: rx.datagrams, bytes: rx.bytes, replayed: rx.replayed, records };
         (self.wanted_ns, self.arrived) = (None, None);
         self.reported_ms = 0;
         self.session_at = now;
         (self.excused, self.has_excused) = (None, false);
+        self.unheard = Unheard::default();
     }
 
     /// A session ends: what is missing is not going to come.
@@ -222,8 +231,26 @@ impl Reports {
         }
     }
 
+    /// Packets were sent to the peer, in a datagram that takes this of the link.
+    #[inline]
+    pub(crate) fn sent_packets(&mut self, now: Instant, link_bytes: u64) {
+        self.unheard.sent_packets(now, link_bytes);
+    }
+
+    /// When the latest report is due once more; none if nothing ever came.
+    fn again_at(&self, rx: &RxStatus) -> Option<Instant> {
+        let after = self.unheard.repeat_at()?;
+        let has_any = rx.datagrams > self.before.datagrams;
+        has_any.then(|| after.max(self.reported_at + REPORT_AGAIN_NS))
+    }
+
     /// When the next report is due; none if nothing came that is worth one.
     pub(crate) fn due_at(&self, rx: &RxStatus, data: u64, rate: Option<Rate>) -> Option<Instant> {
+        let news_at = self.news_at(rx, data, rate);
+        news_at.into_iter().chain(self.again_at(rx)).min()
+    }
+
+    fn news_at(&self, rx: &RxStatus, data: u64, rate: Option<Rate>) -> Option<Instant> {
         if data <= self.reported_data {
             return None;
         }
@@ -242,12 +269,11 @@ impl Reports {
         rx: &RxStatus,
         (records, data): (u64, u64),
     ) -> Report {
-        let took_ns = now.since_ns(self.reported_at).max(1);
-        let bytes = rx.bytes - self.reported_bytes;
+        self.unheard.reported();
+        self.measure_delivery(now, rx.bytes, data > self.reported_data);
         self.reported_at = now;
         self.reported_data = data;
         self.reported_bytes = rx.bytes;
-        let bps = u128::from(bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
         let (highest, highest_at) = self.came.highest();
         let recent = self.came.recent(now).unwrap_or_default();
         Report {
@@ -257,13 +283,25 @@ impl Reports {
             lost: self.came.lost(now),
             duplicates: rx.replayed - self.before.replayed,
             highest_sequence: highest,
-            delivery_bps: u64::try_from(bps).unwrap_or(u64::MAX),
+            delivery_bps: self.delivery_bps,
             highest_at_ns: highest_at.as_ns(),
             missing: self.came.missing(now),
             recent_sent: recent.datagrams,
             recent_lost: recent.lost,
             ..Report::default()
         }
+    }
+
+    /// What is only repeated says nothing new of the rate.
+    fn measure_delivery(&mut self, now: Instant, all_bytes: u64, is_news: bool) {
+        let took_ns = now.since_ns(self.measured_at).max(1);
+        if !is_news && took_ns < REPORT_NS {
+            return;
+        }
+        let bytes = all_bytes - self.measured_bytes;
+        let bps = u128::from(bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
+        self.delivery_bps = u64::try_from(bps).unwrap_or(u64::MAX);
+        (self.measured_at, self.measured_bytes) = (now, all_bytes);
     }
 
     /// The arrivals that go out with a report; none if the peer does not want them, or nothing came.
@@ -283,6 +321,7 @@ impl Reports {
             let before = self.latest.map_or(0, |(_, last)| last.datagrams);
             self.clean = self.clean.saturating_add(report.datagrams - before);
             self.latest = Some((now, *report));
+            self.unheard.on_report(report);
             if let Some(excused) = self.excused.as_mut().filter(|excused| now < excused.until) {
                 excused.recent_lost = report.recent_lost;
             }

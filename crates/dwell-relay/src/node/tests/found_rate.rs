@@ -80,3 +80,42 @@ fn a_thin_link_that_loses_by_chance_is_made_use_of() {
         }
     }
 }
+
+/// Where both ends send up to a hundred times what the link takes, reports are lost with the rest, and come again with what is sent.
+#[test]
+fn a_thin_link_that_is_flooded_from_both_ends_is_found() {
+    for (kbps, spacing_ms) in [(64, 2), (64, 1), (300, 1)] {
+        for queue in [3_000, 30_000] {
+            let configs = [0, 1].map(|end| config_with(end, true, "auto", "scheme = \"auto\""));
+            let link = LinkSpec::new()
+                .with_rate(Rate::clamped_bps(1_000 * kbps))
+                .with_delay_ns(20 * MILLI_NS)
+                .with_queue(QueueLimit::Bytes(queue));
+            let mut net = Net::new(&configs, &link, 1);
+            net.set_traffic(Traffic { flows: 12, random: 1.0, ..Traffic::default() });
+            net.run_to(1_000);
+            for end in net.ends {
+                let spacing_ns = spacing_ms * MILLI_NS;
+                net.net.with_node(end, |end, _, _| end.source(at_ms(1_000), u64::MAX, spacing_ns));
+            }
+            let came = |net: &Net, end: usize| {
+                net.end(end).env.delivered.iter().map(|it| it.len() as u64).sum::<u64>()
+            };
+            net.run_to(31_000);
+            let before = [0, 1].map(|end| came(&net, end));
+            net.run_to(91_000);
+            for (end, before) in before.into_iter().enumerate() {
+                let seen = Seen {
+                    found: net.end(end).peer().rate_bps.unwrap_or_default() as f64
+                        / (1e3 * kbps as f64),
+                    carried: (came(&net, end) - before) as f64 / (7_500.0 * kbps as f64),
+                };
+                let what =
+                    format!("{kbps} kbit/s, {spacing_ms} ms, {queue} bytes, {end}: {seen:?}");
+                println!("{what}");
+                assert!((0.5..2.0).contains(&seen.found), "{what}");
+                assert!(seen.carried > 0.7, "{what}");
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Whether our reports should be repeated, since the peer may not have heard them.
+//!
+//! Where both ends send far more than a thin link takes, and nothing of it compresses, their reports are lost with the
+//! rest: neither end learns of it, and both go on. With enough of them among what is sent, as many come as the link takes
+//! packets. Nothing else follows from a peer that says nothing: an outage, a pause or a peer that has gone look the same, and
+//! a relay that sends less then is slow for long once they are over.
+//!
+//! It is pure: sendings, reports and times are arguments.
+
+use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
+use dwell_wire::Report;
+
+/// A peer that has said nothing of what is sent for this long, though it was so much, is hardly heard; ...
+const SILENT_NS: u64 = 2 * SECOND_NS;
+const SILENT_BYTES: u64 = 16 << 10;
+/// ... and one that lost more than three of four datagrams lately hardly hears us.
+const LOST_TIMES: u64 = 4;
+const LOST_MIN: u64 = 32;
+/// A pause of so long ends what a report was waited for: the last one before it may be lost.
+const PAUSE_NS: u64 = 2 * SECOND_NS;
+/// Reports are repeated when so much was sent since the latest: they are a twentieth of it at the most.
+const REPEAT_BYTES: u64 = 4 << 10;
+
+/// What was sent since the peer's latest report.
+#[derive(Clone, Copy, Debug)]
+struct Unreported {
+    since: Instant,
+    latest: Instant,
+    bytes: u64,
+}
+
+/// What is known of whether the peer hears us, and we it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unheard {
+    unreported: Option<Unreported>,
+    loses_most: bool,
+    /// What was sent since our own latest report.
+    since_ours_bytes: u64,
+}
+
+impl Unheard {
+    /// Packets were sent, in a datagram that takes this of the link.
+    #[inline]
+    pub(super) fn sent_packets(&mut self, now: Instant, link_bytes: u64) {
+        let nothing = Unreported { since: now, latest: now, bytes: 0 };
+        let unreported = self.unreported.get_or_insert(nothing);
+        if now.since_ns(unreported.latest) > PAUSE_NS {
+            *unreported = nothing;
+        }
+        unreported.latest = now;
+        unreported.bytes += link_bytes;
+        self.since_ours_bytes += link_bytes;
+    }
+
+    /// A report of ours goes out.
+    pub(super) fn reported(&mut self) {
+        self.since_ours_bytes = 0;
+    }
+
+    /// The peer's latest report.
+    pub(super) fn on_report(&mut self, report: &Report) {
+        self.unreported = None;
+        let came = report.recent_sent.saturating_sub(report.recent_lost);
+        self.loses_most =
+            report.recent_sent >= LOST_MIN && report.recent_sent > came.saturating_mul(LOST_TIMES);
+    }
+
+    /// When our latest report is to be repeated; none if the peer has it, as far as is known, or little was sent since.
+    pub(super) fn repeat_at(&self) -> Option<Instant> {
+        if self.since_ours_bytes < REPEAT_BYTES {
+            return None;
+        }
+        if self.loses_most {
+            return Some(Instant::ZERO);
+        }
+        let unreported = self.unreported.filter(|unreported| unreported.bytes > SILENT_BYTES)?;
+        Some(unreported.since + SILENT_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_base::time::MILLI_NS;
+
+    use super::*;
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::from_ns(ms * MILLI_NS)
+    }
+
+    /// A full packet each `every_ms`, until then.
+    fn send(unheard: &mut Unheard, (from_ms, until_ms): (u64, u64), every_ms: u64) {
+        (from_ms..until_ms)
+            .step_by(every_ms as usize)
+            .for_each(|ms| unheard.sent_packets(at_ms(ms), 1_500));
+    }
+
+    fn lost(recent_sent: u64, recent_lost: u64) -> Report {
+        Report { recent_sent, recent_lost, ..Report::default() }
+    }
+
+    #[test]
+    fn reports_are_repeated_to_a_peer_that_says_nothing_of_what_is_sent() {
+        let mut unheard = Unheard::default();
+        assert_eq!(unheard.repeat_at(), None);
+        send(&mut unheard, (0, 1_000), 10);
+        assert_eq!(unheard.repeat_at(), Some(at_ms(2_000)));
+        unheard.reported();
+        assert_eq!(unheard.repeat_at(), None, "little was sent since");
+        send(&mut unheard, (1_000, 1_030), 10);
+        assert_eq!(unheard.repeat_at(), Some(at_ms(2_000)));
+        unheard.on_report(&lost(0, 0));
+        assert_eq!(unheard.repeat_at(), None, "it was heard");
+    }
+
+    #[test]
+    fn reports_are_repeated_to_a_peer_that_loses_most() {
+        let mut unheard = Unheard::default();
+        send(&mut unheard, (0, 1_000), 10);
+        for (report, at) in [
+            (lost(100, 74), None),
+            (lost(100, 76), Some(Instant::ZERO)),
+            (lost(20, 20), None),
+            (lost(u64::MAX, u64::MAX), Some(Instant::ZERO)),
+            (lost(100, u64::MAX), Some(Instant::ZERO)),
+            (lost(u64::MAX, 0), None),
+        ] {
+            unheard.on_report(&report);
+            assert_eq!(unheard.repeat_at(), at, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_no_silence_and_little_is_none_either() {
+        let mut unheard = Unheard::default();
+        send(&mut unheard, (0, 100), 10);
+        send(&mut unheard, (9_000, 9_200), 10);
+        assert_eq!(unheard.repeat_at(), Some(at_ms(11_000)));
+        let mut unheard = Unheard::default();
+        send(&mut unheard, (0, 10_000), 1_000);
+        assert_eq!(unheard.repeat_at(), None);
+    }
+}
