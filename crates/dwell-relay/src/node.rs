@@ -32,6 +32,7 @@ mod loss;
 mod memory;
 mod outbound;
 mod pacer;
+mod parts;
 mod path_mtu;
 mod peer;
 mod prefixes;

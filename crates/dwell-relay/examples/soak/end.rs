@@ -186,6 +186,19 @@ impl End {
         }
     }
 
+    /// What a person would want to know of it when something is wrong.
+    pub(crate) fn seen(&self) -> String {
+        let status = self.status();
+        format!(
+            "{:?}, {:?} rate {:?}, a packet each {} us of content {}",
+            status.state,
+            status.rate_source,
+            status.rate_bps,
+            self.spacing_ns / MICRO_NS,
+            self.content
+        )
+    }
+
     /// Sends the same all the time until then: up to some eighty times what a thin link takes.
     pub(crate) fn keep_steady(&mut self, (now, until): (Instant, Instant), rng: &mut Rng) {
         self.spacing_ns = [500, 2_000, 5_000, 20_000][rng.below(4) as usize] * MICRO_NS;

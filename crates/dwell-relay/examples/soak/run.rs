@@ -175,7 +175,8 @@ impl Run {
     }
 
     fn at(&self, message: &str) -> String {
-        format!("{message} (after {:.1} s)", self.now_ns() as f64 / 1e9)
+        let ends = self.ends.map(|id| self.net.node(id).seen());
+        format!("{message} (after {:.1} s; {}; {})", self.now_ns() as f64 / 1e9, ends[0], ends[1])
     }
 
     /// Lets one stretch of weather pass.

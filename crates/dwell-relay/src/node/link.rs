@@ -15,6 +15,7 @@ use super::classes::Form;
 use super::contexts::{Item, number_frame};
 use super::env::Env;
 use super::flow_watch::FlowWatch;
+use super::parts::{Part, Parts};
 use super::peer::Peer;
 use super::shares::shares;
 use super::store::{Compressed, Onward, Store};
@@ -36,7 +37,8 @@ struct OnLink {
 
 pub(super) fn offer_link(peer: &mut Peer, now: Instant) {
     // Without a session there is nobody to send to; what came out of the compressor meanwhile waits.
-    if peer.handshake.current().is_some() && peer.pacer.ready(now) {
+    let is_free = peer.parts.is_empty() && peer.pacer.ready(now);
+    if peer.handshake.current().is_some() && is_free {
         peer.port.handle(now, Event::LinkReady);
     } else {
         peer.port.handle(now, Event::LinkBusy);
@@ -339,14 +341,35 @@ fn send_cut(
         return 0;
     }
     let last = (parts.len() - 1) as u8;
-    peer.fragment_id = peer.fragment_id.wrapping_add(1);
-    let id = peer.fragment_id;
+    let id = peer.parts.next_id();
+    // Batches of contexts are no longer than what others wait for anyway.
+    let may_wait = item.position.is_none() && peer.pacer.is_paced();
     for (part, data) in (0..=last).zip(parts) {
         let fragment = Fragment { id, index: part, last, data };
+        if may_wait && !(peer.parts.is_empty() && peer.pacer.ready(now)) {
+            let first = Part { fragment, keep: sending.keep, copy: sending.copy };
+            peer.parts.push(&first, &scratch[..len], part_len);
+            break;
+        }
         let sent = send_body(peer, index, env, now, sending, |body| body.fragment(&fragment));
         note_sent(peer, now, std::slice::from_ref(item), sent);
     }
     usize::from(last) + 1
+}
+
+/// Sends what waits of blocks that have begun to leave, as the link takes it.
+pub(super) fn send_parts(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
+    let empty = Parts::new(0);
+    let mut parts = std::mem::replace(&mut peer.parts, empty);
+    while peer.pacer.ready(now)
+        && let Some(Part { fragment, keep, copy }) = parts.first()
+    {
+        let waited_ns = peer.late_by_ns_max();
+        let sending = Sending { keep, copy, has_packets: true, waited_ns };
+        send_body(peer, index, env, now, sending, |body| body.fragment(&fragment));
+        parts.remove_first();
+    }
+    peer.parts = parts;
 }
 
 /// Retransmits datagrams that the peer misses, before anything else is sent.

@@ -337,6 +337,7 @@ impl Node {
         peer.before = None;
         peer.retransmit_buffer.clear();
         peer.to_retransmit.clear();
+        peer.parts.clear();
         peer.copies.clear();
         clear((peer, index), &mut self.store, &mut self.flow_watch, env.now());
         peer.diagnosis.parted(why);

@@ -30,6 +30,7 @@ use super::deadlines::Deadlines;
 use super::delivery::Delivery;
 use super::diagnosis::Diagnosis;
 use super::pacer::{Pacer, Pacing};
+use super::parts::Parts;
 use super::path_mtu::{Pace, PathMtu};
 use super::problems::Problems;
 use super::reassembly::Reassemblies;
@@ -137,8 +138,8 @@ pub(crate) struct Peer {
     pub(super) leaves_raw: bool,
     /// The records of the frame that is being sent; storage that is used again.
     pub(crate) frame_items: Vec<Item>,
-    /// The name of the latest record that was cut.
-    pub(crate) fragment_id: u32,
+    /// What waits of records that were cut.
+    pub(crate) parts: Parts,
     pub(crate) reassembly: Reassemblies,
     pub(crate) contexts: Contexts,
     /// This node forwards what the peer sends compressed.
@@ -226,7 +227,7 @@ impl Peer {
             frame_items: Vec::new(),
             contexts,
             transit: false,
-            fragment_id: u32::from_be_bytes(fragment_id),
+            parts: Parts::new(u32::from_be_bytes(fragment_id)),
             reassembly: Reassemblies::default(),
             retransmit_buffer: RetransmitBuffer::default(),
             repair: Repair::default(),
@@ -609,6 +610,7 @@ impl Peer {
         self.first_probes = FIRST_PROBES;
         let sent = self.retransmit_buffer.take();
         let awaited = std::mem::take(&mut self.to_retransmit);
+        self.parts.begin_session();
         let came = self.reorder.begin_session();
         // Of tests only offers none.
         let ours = self.handshake.offered().contexts.unwrap_or(self.contexts.offer());

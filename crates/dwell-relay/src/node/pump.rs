@@ -10,7 +10,7 @@ use super::before::send_missing_before;
 use super::compress::{Scratch, compress};
 use super::env::Env;
 use super::flow_watch::FlowWatch;
-use super::link::{offer_link, send_copies, send_frame, send_missing};
+use super::link::{offer_link, send_copies, send_frame, send_missing, send_parts};
 use super::peer::Peer;
 use super::saturation::Saturation;
 use super::store::Store;
@@ -45,6 +45,10 @@ impl Node {
             let now = env.now();
             send_missing(peer, index, env, now);
         }
+        if !peer.parts.is_empty() {
+            let now = env.now();
+            send_parts(peer, index, env, now);
+        }
         let scratch = Scratch { out: scratch, block };
         let (link_first, now) = (offers_link_first(peer), env.now());
         let starved_ns = starved_ns(peer, saturation, now);
@@ -67,7 +71,7 @@ impl Node {
         saturation.compressed(std::mem::take(&mut peer.compressed_ns));
         note_work(peer, &mut processors.slowdown, env.now());
         let has_begun = peer.contexts.outgoing.take_begun();
-        if peer.port.is_empty() {
+        if peer.port.is_empty() && peer.parts.is_empty() {
             let now = env.now();
             send_copies(peer, index, env, now);
             peer.take_up_scheme();
@@ -116,7 +120,7 @@ fn waits(peer: &Peer, now: Instant) -> bool {
     let can_be_sent = !peer.removed && peer.handshake.current().is_some();
     can_be_sent
         && !peer.pacer.ready(now)
-        && (peer.port.can_send() || !peer.to_retransmit.is_empty())
+        && (peer.port.can_send() || !peer.to_retransmit.is_empty() || !peer.parts.is_empty())
 }
 
 /// Without pacing, single packets that are not to be compressed are moved before the link is
@@ -216,8 +220,9 @@ fn link_state(
     (starved_ns, cpu_limit): (u64, Option<CpuLimit>),
 ) -> LinkState {
     let pacer = &peer.pacer;
-    // What is sent again goes before all that waits.
+    // What is sent again, and the rest of what has begun to leave, goes before all that waits.
     let again_bytes = peer.to_retransmit.bytes().min(peer.retransmit_buffer.budget_bytes());
+    let again_bytes = again_bytes + peer.parts.bytes();
     let again_bytes = again_bytes + peer.before.as_ref().map_or(0, |before| before.again_bytes());
     LinkState {
         rate: pacer.rate_to_compress_for(),

@@ -129,7 +129,8 @@ impl Peer {
         let ready_at = self.pacer.ready_at();
         // While others wait, what was lost with its context comes after them.
         let is_lost = self.contexts.outgoing.has_lost() && self.port.is_empty();
-        let is_again = is_lost || !self.to_retransmit.is_empty() || self.owes_before();
+        let is_begun = !self.to_retransmit.is_empty() || !self.parts.is_empty();
+        let is_again = is_lost || is_begun || self.owes_before();
         let again = if is_again { ready_at } else { Instant::FAR_FUTURE };
         // Either the link can't take a frame yet, or what waits is held back.
         let frame_at = self.held_until.unwrap_or(ready_at);
@@ -167,7 +168,8 @@ impl Peer {
 
     /// When a report should follow the last datagram, if nothing else is about to.
     fn tail_at(&self) -> Instant {
-        let follows = !self.port.is_empty() || !self.to_retransmit.is_empty();
+        let waits = !self.port.is_empty() || !self.parts.is_empty();
+        let follows = waits || !self.to_retransmit.is_empty();
         if follows || self.pacer.is_blocked() {
             return Instant::FAR_FUTURE;
         }

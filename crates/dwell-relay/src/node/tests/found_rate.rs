@@ -119,3 +119,32 @@ fn a_thin_link_that_is_flooded_from_both_ends_is_found() {
         }
     }
 }
+
+/// A block is a second of such a link, and the queue in front of it holds two packets. All presets that gather blocks, with the
+/// link's own rate written.
+#[test]
+fn blocks_leave_no_faster_than_a_thin_link_takes_them() {
+    for scheme in ["edge", "host-pair", "service", "flow"] {
+        let scheme_text = format!("scheme = \"{scheme}\"");
+        let configs = [0, 1].map(|end| config_with(end, true, "64kbit", &scheme_text));
+        let link =
+            LinkSpec::new().with_rate(Rate::clamped_bps(64_000)).with_delay_ns(200 * MILLI_NS);
+        let mut net = Net::new(&configs, &link, 1);
+        net.set_traffic(Traffic { flows: 12, random: 1.0, ..Traffic::default() });
+        net.run_to(1_000);
+        for end in net.ends {
+            net.net.with_node(end, |end, _, _| end.source(at_ms(1_000), u64::MAX, 5 * MILLI_NS));
+        }
+        net.run_to(61_000);
+        for end in 0..2 {
+            let status = net.end(end).peer();
+            let came = net.end(1 - end).env.delivered.iter().map(Vec::len).sum::<usize>();
+            let carried = came as f64 / (60.0 * 8_000.0);
+            let what =
+                format!("{scheme}, {end}: {carried:.2}, {:?}", status.tx.peer_lost_datagrams);
+            assert!(carried > 0.85, "{what}");
+            assert!(status.tx.peer_lost_datagrams <= 2, "{what}");
+            println!("{what}");
+        }
+    }
+}
