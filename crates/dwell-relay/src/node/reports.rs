@@ -15,7 +15,7 @@ const REPORT_NS: u64 = SECOND_NS;
 /// ... or more often, if it asked for that, within these limits.
 const REPORT_NS_MIN: u64 = 20 * MILLI_NS;
 /// What the peer may not have heard is repeated no more often than this.
-const REPORT_AGAIN_NS: u64 = 10 * MILLI_NS;
+const REPORT_AGAIN_NS: u64 = 2 * MILLI_NS;
 /// So much must have come for an earlier report: it takes about a hundredth of that.
 const REPORT_AFTER_BYTES: u64 = 12_500;
 /// And it takes no more than this part of our own link to the peer, if its rate is known.

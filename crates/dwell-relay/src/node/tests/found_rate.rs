@@ -1,7 +1,7 @@
 //! The rate of a thin link beyond, found while much more is sent than it takes.
 
 use dwell_base::Rate;
-use dwell_base::time::MILLI_NS;
+use dwell_base::time::{MICRO_NS, MILLI_NS};
 use dwell_testkit::{LinkSpec, QueueLimit};
 
 use super::harness::{Net, Traffic, at_ms, config_with};
@@ -84,7 +84,7 @@ fn a_thin_link_that_loses_by_chance_is_made_use_of() {
 /// Where both ends send up to a hundred times what the link takes, reports are lost with the rest, and come again with what is sent.
 #[test]
 fn a_thin_link_that_is_flooded_from_both_ends_is_found() {
-    for (kbps, spacing_ms) in [(64, 2), (64, 1), (300, 1)] {
+    for (kbps, spacing_us) in [(64, 2_000), (64, 1_000), (64, 500), (300, 1_000)] {
         for queue in [3_000, 30_000] {
             let configs = [0, 1].map(|end| config_with(end, true, "auto", "scheme = \"auto\""));
             let link = LinkSpec::new()
@@ -95,7 +95,7 @@ fn a_thin_link_that_is_flooded_from_both_ends_is_found() {
             net.set_traffic(Traffic { flows: 12, random: 1.0, ..Traffic::default() });
             net.run_to(1_000);
             for end in net.ends {
-                let spacing_ns = spacing_ms * MILLI_NS;
+                let spacing_ns = spacing_us * MICRO_NS;
                 net.net.with_node(end, |end, _, _| end.source(at_ms(1_000), u64::MAX, spacing_ns));
             }
             let came = |net: &Net, end: usize| {
@@ -111,7 +111,7 @@ fn a_thin_link_that_is_flooded_from_both_ends_is_found() {
                     carried: (came(&net, end) - before) as f64 / (7_500.0 * kbps as f64),
                 };
                 let what =
-                    format!("{kbps} kbit/s, {spacing_ms} ms, {queue} bytes, {end}: {seen:?}");
+                    format!("{kbps} kbit/s, {spacing_us} us, {queue} bytes, {end}: {seen:?}");
                 println!("{what}");
                 assert!((0.5..2.0).contains(&seen.found), "{what}");
                 assert!(seen.carried > 0.7, "{what}");
