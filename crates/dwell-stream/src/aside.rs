@@ -8,6 +8,8 @@ use crate::config::{MODEL_BESIDE_BYTES, model};
 
 /// Shorter blocks say little, in bytes.
 pub(crate) const TRIAL_LEN_MIN: usize = 32 << 10;
+/// It takes no longer, even if others use the processor, too, in nanoseconds; a thin link needs as long for what TCP holds.
+pub(crate) const TRIAL_NS_MAX: f64 = 2e8;
 /// The binary logarithm of the memory of each model, in bytes: as much as a block fills.
 const MEMORY_LOG: u8 = 22;
 /// What it takes: the models are there one after the other.

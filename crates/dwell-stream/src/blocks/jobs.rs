@@ -4,7 +4,7 @@ use dwell_base::Instant;
 use dwell_policy::method::{Asked, Choice};
 
 use super::{Blocks, ROOM, Refers, State, Waiting, standing_alone};
-use crate::aside::{TRIAL_LEN_MIN, Trial};
+use crate::aside::{TRIAL_LEN_MIN, TRIAL_NS_MAX, Trial};
 use crate::compress::{Done, Job};
 use crate::context::{Lent, Position};
 
@@ -92,7 +92,7 @@ impl Blocks {
         let mut trial = None;
         if let Some(lent) = &context {
             self.context_used(now);
-            trial = self.trial(lent, asked.len);
+            trial = self.trial(now, lent, asked.len);
         }
         let history = self.history_for(now, at, refers);
         let Waiting { part, state } = &mut self.queue[at];
@@ -111,10 +111,12 @@ impl Blocks {
         })
     }
 
-    /// Returns what is to be tried on a block of this length beside, if it goes through a model.
-    fn trial(&mut self, lent: &Lent, len: usize) -> Option<Trial> {
+    /// Returns what is to be tried on a block of this length beside, if it goes through a model. The block is back only behind the trial:
+    /// meanwhile the link must have enough to do, or it would be given what is uncompressed.
+    fn trial(&mut self, now: Instant, lent: &Lent, len: usize) -> Option<Trial> {
         let memory_log = lent.model_memory_log()?;
-        let codecs = (len >= TRIAL_LEN_MIN).then(|| self.steering.take_trial())??;
+        let may = len >= TRIAL_LEN_MIN && self.steering.link.drain_ns(now) >= TRIAL_NS_MAX;
+        let codecs = may.then(|| self.steering.take_trial())??;
         Some(Trial { codecs, memory_log })
     }
 
