@@ -27,6 +27,7 @@ pub fn receive(bytes: &[u8]) {
 fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
     let mut limits = Limits::default();
     (limits.window_log, limits.model_log) = (WINDOW_LOG, MODEL_LOG);
+    limits.mixed_models = true;
     let mut receiver = Receiver::new(limits);
     // Once, whatever the stream is: after each piece it would be another time in other pieces.
     receiver.grant(WINDOW_LOG, MODEL_LOG).expect("there can be such a context");
@@ -56,7 +57,7 @@ fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
 }
 
 /// A byte for the strategy, one for the sizes, and data: they come out again. The upper half of strategies have a
-/// running context, over a link that is known to be slow; the upper quarter may have models. Where a stream leaves
+/// running context, over a link that is known to be slow; the upper quarter may have models, those of the upper eighth mix. Where a stream leaves
 /// something to the next, the data come once more on that.
 pub fn round_trip(bytes: &[u8]) {
     let Some((&[strategy, sizes], data)) = bytes.split_first_chunk::<2>() else { return };
@@ -70,7 +71,12 @@ pub fn round_trip(bytes: &[u8]) {
     if has_context {
         config.set_window(15 + strategy % 4);
         if strategy >= 192 {
+            config.mixed_models = strategy >= 224;
             config.set_model(20 + strategy % 2);
+            if config.mixed_models {
+                // It would be tried beside ppm first, on longer blocks.
+                config.codecs.retain(|codec| codec.id.name() != "ppm");
+            }
         }
     }
     let mut sender = Sender::new(&config).expect("a possible configuration");
@@ -85,6 +91,7 @@ pub fn round_trip(bytes: &[u8]) {
     }
     let mut limits = Limits::default();
     (limits.window_log, limits.model_log) = (WINDOW_LOG, MODEL_LOG);
+    limits.mixed_models = true;
     let mut receiver = Receiver::new(limits);
     sender.keep_for_next();
     pass(&mut sender, &mut receiver, data, sizes);

@@ -28,7 +28,12 @@ impl CodecSpec {
         Self { id, level: default_level(id) }
     }
 
-    /// Reads the name of a codec that a running context may have or that stands alone: `ppm`, with its order as the level, or any
+    /// Returns true if it is the codec of a model, which only a running context can be.
+    pub const fn is_model(self) -> bool {
+        matches!(self.id, CodecId::Ppm | CodecId::Mix)
+    }
+
+    /// Reads the name of a codec that a running context may have or that stands alone: `ppm`, with its order as the level, `mix`, or any
     /// other.
     ///
     /// # Errors
@@ -38,10 +43,10 @@ impl CodecSpec {
             Some((name, level)) => (name, Some(level)),
             None => (text.trim(), None),
         };
-        let codec = CodecId::Ppm;
-        if !codec.name().eq_ignore_ascii_case(name) {
+        let is_named = |codec: &CodecId| codec.name().eq_ignore_ascii_case(name);
+        let Some(codec) = [CodecId::Ppm, CodecId::Mix].into_iter().find(is_named) else {
             return text.parse();
-        }
+        };
         let Some(level) = level else { return Ok(Self::with_default_level(codec)) };
         with_level(codec, level)
     }
@@ -196,10 +201,14 @@ mod tests {
         assert_eq!(of_stream("ppm:12"), Ok(CodecSpec { id: CodecId::Ppm, level: 12 }));
         assert_eq!(of_stream("ppm:12").unwrap().to_string(), "ppm:12");
         assert_eq!(of_stream("zstd:3"), parse("zstd:3"));
+        let mix = CodecSpec { id: CodecId::Mix, level: 1 };
+        assert_eq!((of_stream("mix"), of_stream("MIX:1")), (Ok(mix), Ok(mix)));
+        assert_eq!(mix.to_string(), "mix");
+        assert!(of_stream("mix:2").unwrap_err().contains("only 1"));
         for bad in ["ppm:1", "ppm:13", "ppm:", "ppm:x"] {
             assert!(of_stream(bad).unwrap_err().contains("2 to 12"), "{bad}");
         }
-        assert!(parse("ppm").is_err() && of_stream("ppmd").is_err());
+        assert!(parse("ppm").is_err() && parse("mix").is_err() && of_stream("ppmd").is_err());
     }
 
     #[test]

@@ -88,7 +88,7 @@ mod write_cost;
 
 pub use bound::{Bound, CodecPoint};
 pub use codecs::{Choice, Measured, Prior, Referring};
-pub use hull::Offer;
+pub use hull::{Offer, TriedAside};
 pub use learned::Learned;
 pub use pick::{Assumed, CodecPick, Tried};
 pub use processor::{Budget, Carried, Processor};

@@ -23,9 +23,13 @@ type Order = (Job, oneshot::Sender<Done>);
 
 /// Hands jobs to the threads, in the order they come. Each stream has one job here at most, which
 /// bounds the queue. The threads end with it.
+///
+/// Those that take a twentieth of a second have threads of their own, half as many: the others would wait behind them, and
+/// the system lets both take turns.
 #[derive(Debug)]
 pub(crate) struct CompressorPool {
-    shared: Arc<Shared>,
+    usual: Arc<Shared>,
+    slow: Arc<Shared>,
 }
 
 #[derive(Debug, Default)]
@@ -44,13 +48,14 @@ impl CompressorPool {
     /// With a thread for each processor.
     pub(crate) fn new() -> io::Result<Self> {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-        let shared = Arc::new(Shared::default());
-        let pool = Self { shared: Arc::clone(&shared) };
-        for _ in 0..threads {
-            let shared = Arc::clone(&shared);
-            thread::Builder::new()
-                .name("dwell-compress".to_owned())
-                .spawn(move || shared.work())?;
+        let pool = Self { usual: Arc::default(), slow: Arc::default() };
+        for (shared, threads) in [(&pool.usual, threads), (&pool.slow, threads.div_ceil(2))] {
+            for _ in 0..threads {
+                let shared = Arc::clone(shared);
+                thread::Builder::new()
+                    .name("dwell-compress".to_owned())
+                    .spawn(move || shared.work())?;
+            }
         }
         Ok(pool)
     }
@@ -58,16 +63,19 @@ impl CompressorPool {
     /// Has a job done. The receiver fails only if compressing panicked.
     pub(crate) fn submit(&self, job: Job) -> oneshot::Receiver<Done> {
         let (done, receiver) = oneshot::channel();
-        self.shared.lock().orders.push_back((job, done));
-        self.shared.wake.notify_one();
+        let shared = if job.is_slow() { &self.slow } else { &self.usual };
+        shared.lock().orders.push_back((job, done));
+        shared.wake.notify_one();
         receiver
     }
 }
 
 impl Drop for CompressorPool {
     fn drop(&mut self) {
-        self.shared.lock().over = true;
-        self.shared.wake.notify_all();
+        for shared in [&self.usual, &self.slow] {
+            shared.lock().over = true;
+            shared.wake.notify_all();
+        }
     }
 }
 

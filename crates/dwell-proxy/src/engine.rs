@@ -291,7 +291,7 @@ impl Engine {
         let goes_on = kept.is_some();
         let (sender, receiver, history) = match kept {
             Some(Kept { sender, receiver, room, .. }) => (sender, receiver, Some(room)),
-            None => (None, Receiver::new(Limits::in_order()), self.memory.history()),
+            None => (None, Receiver::new(limits()), self.memory.history()),
         };
         let mut sender = match sender {
             Some(sender) => sender,
@@ -491,6 +491,13 @@ impl Engine {
             tracing::warn!("{left} streams are reset");
         }
     }
+}
+
+/// Returns the limits of receivers of streams: a context that they grant may be a model of any kind.
+fn limits() -> Limits {
+    let mut limits = Limits::in_order();
+    limits.mixed_models = true;
+    limits
 }
 
 /// Returns true if the process, or the system, is out of descriptors or of memory for sockets.

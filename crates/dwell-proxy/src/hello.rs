@@ -14,7 +14,7 @@
 //! 15  1  length of the strategy's name
 //! 16  n  strategy wanted of the other end, by name; empty: its own choice
 //! +n  1  longest window of a running context that is accepted, as a binary logarithm; 0 or nothing: none
-//! +1  1  features, a bitmap: 1 the message *opening*, 2 keeping what a stream leaves, 4 heads of transfers, 8 contexts of streams, 16 chunks of files; not there: none
+//! +1  1  features, a bitmap: 1 the message *opening*, 2 keeping what a stream leaves, 4 heads of transfers, 8 contexts of streams, 16 chunks of files, 32 shorter ones, 64 models of the codec mix; not there: none
 //! +1  1  most memory of a model in a running context that is accepted, in bytes, as a binary logarithm; 0 or nothing: none
 //! ```
 //!
@@ -120,13 +120,18 @@ impl Hello {
     pub const CHUNKS: u8 = 16;
     /// That of an end that understands shorter ones, too.
     pub const FINE_CHUNKS: u8 = 32;
+    /// That of an end that accepts models of the codec mix wherever it accepts models.
+    pub const MIXED_MODELS: u8 = 64;
 
     /// Of this build.
     pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
         let codecs = dwell_codec::supported_bitmap();
         let features = match purpose {
-            Purpose::Streams => Self::OPENING | Self::CONTEXTS,
-            Purpose::File => Self::OPENING | Self::HEADS | Self::CHUNKS | Self::FINE_CHUNKS,
+            Purpose::Streams => Self::OPENING | Self::CONTEXTS | Self::MIXED_MODELS,
+            Purpose::File => {
+                let chunks = Self::CHUNKS | Self::FINE_CHUNKS;
+                Self::OPENING | Self::HEADS | chunks | Self::MIXED_MODELS
+            }
         };
         Self {
             versions: (purpose.version(), purpose.version()),
@@ -269,7 +274,7 @@ mod tests {
         assert_eq!(ours.agree(&ours), Ok(()));
         let bytes = ours.encode();
         assert_eq!(bytes[..16], *b"dwPX\0\x11\x04\x04\x01\0\x0e\0\x01\0\0\x04");
-        assert_eq!(bytes[16..], *b"hull\0\x09\0");
+        assert_eq!(bytes[16..], *b"hull\0\x49\0");
         assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
     }
 

@@ -47,7 +47,7 @@ use crate::carrier::{Carrier, CarrierError};
 use crate::engine::RunError;
 use crate::hello::HelloError;
 use crate::security::SecurityError;
-use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, ContextSpec};
+use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextSpec};
 use dwell_stream::{Config, Strategy, StreamError};
 
 /// The port that a receiver listens at if none is named.
@@ -248,7 +248,7 @@ fn set_context(config: &mut Config, accepted: ContextLogs, memory_bytes: u64) ->
         _ => 0,
     };
     if config.model_log == 0 {
-        config.codecs.retain(|codec| codec.id != CodecId::Ppm);
+        config.codecs.retain(|codec| !codec.is_model());
     }
     if config.codecs.is_empty() {
         config.codecs.push(config.codec);
@@ -329,21 +329,28 @@ mod tests {
             assert_eq!(config.window_log > 0, bytes > 0);
         }
         let logs = |accepted| {
-            let mut config = Config::new(Strategy::Hull);
-            set_context(&mut config, accepted, 256 << 20);
-            of(config.window_log, config.model_log)
+            let [plain, mixed] = [false, true].map(|mixed_models| {
+                let mut config = Config::new(Strategy::Hull);
+                config.mixed_models = mixed_models;
+                let bytes = set_context(&mut config, accepted, 256 << 20);
+                assert!(bytes <= 64 << 20, "{bytes}");
+                of(config.window_log, config.model_log)
+            });
+            assert_eq!(plain, mixed, "what is tried beside a model has room, too");
+            plain
         };
         assert_eq!(logs(of(23, 26)), of(23, 24));
         assert_eq!(logs(of(20, 22)), of(20, 22), "no more than is accepted");
         assert_eq!(logs(of(23, 20)), of(23, 0), "too little for a model");
         assert_eq!(logs(of(23, 0)), of(23, 0), "an earlier build");
-        for codecs in ["ppm:12", "zstd:3,ppm"] {
+        for codecs in ["ppm:12", "zstd:3,ppm", "mix", "zstd:3,mix"] {
             for accepted in [of(23, 24), of(23, 0), of(0, 24), of(20, 21)] {
                 let mut config = Config::new(Strategy::Hull);
+                config.mixed_models = true;
                 config.codecs = codecs.split(',').flat_map(CodecSpec::of_stream).collect();
                 set_context(&mut config, accepted, 256 << 20);
                 assert_eq!(config.check(), Ok(()), "{codecs} with {accepted:?}");
-                let has_model = config.codecs.iter().any(|codec| codec.id == CodecId::Ppm);
+                let has_model = config.codecs.iter().any(|codec| codec.is_model());
                 assert_eq!(has_model, config.model_log > 0 && accepted.model == 24);
             }
         }

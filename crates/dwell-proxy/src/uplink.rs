@@ -338,5 +338,6 @@ fn is_short(job: &Job) -> bool {
         CodecSpec { id: CodecId::Zstd, level } => level <= FAST_LEVEL_MAX,
         _ => false,
     };
-    job.original_len() <= if is_fast { INLINE_FAST_BYTES_MAX } else { INLINE_BYTES_MAX }
+    let len_max = if is_fast { INLINE_FAST_BYTES_MAX } else { INLINE_BYTES_MAX };
+    job.original_len() <= len_max && !job.is_slow()
 }

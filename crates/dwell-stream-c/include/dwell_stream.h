@@ -92,6 +92,8 @@ void dwell_config_free(dwell_config *config);
  *   model_log            the binary logarithm of the memory of a model (ppm) that this context may be over a thin link, 20 to
  *                        26; 0 for none [0]. It takes a window, and adds codecs, unless these were set. The receiver
  *                        has to accept it: limits.model_log
+ *   mixed_models         true if such a model may be of the codec mix, too, which takes both ends about a microsecond for each
+ *                        byte; for a receiver that accepts it: limits.mixed_models [false]
  *   mss                  the payload of a segment, for tcpcomp and kernel-level [1448]
  *   reorder_max          blocks that may overtake another one, for mix-2out, up to 64 [16]
  *   tcpcomp.target_len, .factor_min, .poor_units, .skip_first, .skip_max, .backoff, .variance_first, .drift,
@@ -104,7 +106,8 @@ void dwell_config_free(dwell_config *config);
  *   limits.window_log    the longest window of a running context that is accepted, 15 to 23; 0 for none [0]. Three times as many
  *                        bytes are held then, and half a megabyte
  *   limits.model_log     the most memory of a model that is accepted in such a context, 20 to 26; 0 for none [0]. So many bytes
- *                        more are held then, and 192 KiB */
+ *                        more are held then, and 192 KiB
+ *   limits.mixed_models  true if such models may be of the codec mix, which decodes about a megabyte a second [false] */
 int dwell_config_set(dwell_config *config, const char *name, const char *value, char *why, size_t why_len);
 
 /* A sender with these settings; the defaults for null. Returns null if they are not possible together, with the
@@ -183,8 +186,8 @@ uint64_t dwell_sender_wire_bytes(const dwell_sender *sender);
 dwell_receiver *dwell_receiver_new(void);
 dwell_receiver *dwell_receiver_with(const dwell_config *config);
 void dwell_receiver_free(dwell_receiver *receiver);
-/* Takes bytes of the transport and returns their number, less than `len` while its output is full;
- * or a result below zero. */
+/* Takes bytes of the transport and returns their number, less than `len` while its output is full, and with
+ * limits.mixed_models before and behind each block that takes long: feed the rest again. Or a result below zero. */
 ptrdiff_t dwell_receiver_feed(dwell_receiver *receiver, const uint8_t *bytes, size_t len);
 /* Restored and verified bytes; valid until the next call with this receiver. */
 const uint8_t *dwell_receiver_data(const dwell_receiver *receiver, size_t *len);

@@ -79,6 +79,7 @@ fn set_number(config: &mut Config, name: &str, value: &str) -> Option<Result<(),
         "may_get_context" => truth(value).map(|may| config.may_get_context = may),
         "window_log" => other(value).map(|log| config.window_log = log),
         "model_log" => other(value).map(|log| config.model_log = log),
+        "mixed_models" => truth(value).map(|may| config.mixed_models = may),
         _ => return None,
     })
 }
@@ -113,6 +114,7 @@ fn set_limit(limits: &mut Limits, name: &str, value: &str) -> Option<Result<(), 
         "history" => truth(value).map(|is_held| changed.history = is_held),
         "window_log" => other(value).map(|log| changed.window_log = log),
         "model_log" => other(value).map(|log| changed.model_log = log),
+        "mixed_models" => truth(value).map(|are_accepted| changed.mixed_models = are_accepted),
         _ => return None,
     };
     let checked = read.and_then(|()| changed.check().map_err(|error| error.to_string()));
@@ -193,7 +195,7 @@ mod tests {
     use super::*;
 
     /// Each setting with a value that is not its default, and what the field is then.
-    const SETTINGS: [(&str, &str, &str); 29] = [
+    const SETTINGS: [(&str, &str, &str); 31] = [
         ("objective", "bytes", "\"bytes\""),
         ("strategy", "tcpcomp", "\"tcpcomp\""),
         ("codecs", "lz4, zstd:3", "[\"lz4\",\"zstd:3\"]"),
@@ -206,6 +208,7 @@ mod tests {
         ("may_get_context", "yes", "true"),
         ("window_log", "20", "20"),
         ("model_log", "22", "22"),
+        ("mixed_models", "yes", "true"),
         ("tcpcomp.target_len", "1100", "1100"),
         ("tcpcomp.factor_min", "1.3", "1.3"),
         ("tcpcomp.poor_units", "4", "4"),
@@ -223,6 +226,7 @@ mod tests {
         ("limits.history", "off", "false"),
         ("limits.window_log", "23", "23"),
         ("limits.model_log", "26", "26"),
+        ("limits.mixed_models", "on", "true"),
     ];
 
     /// Returns the fields of both ends by the names that settings have, with their values.

@@ -39,7 +39,10 @@ fn codecs(config: &Config) -> u8 {
     let with = |bits: u8, id: CodecId| bits | 1 << id as u8;
     match () {
         // Whatever the context may be that is granted.
-        () if config.gets_context() => with(with(bits, CodecId::Zstd), CodecId::Ppm),
+        () if config.gets_context() => {
+            let bits = with(with(bits, CodecId::Zstd), CodecId::Ppm);
+            if config.mixed_models { with(bits, CodecId::Mix) } else { bits }
+        }
         // A block that can't go through a model stands alone.
         () if config.model_log_used() > 0 => with(bits, CodecId::Zstd),
         () => bits,

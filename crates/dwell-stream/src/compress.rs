@@ -4,8 +4,9 @@ use std::fmt;
 
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
-use dwell_policy::method::{Choice, Measured};
+use dwell_policy::method::{Choice, Measured, TriedAside};
 
+use crate::aside::Trial;
 use crate::context::Lent;
 use crate::error::StreamError;
 use crate::frame::ROOM;
@@ -158,6 +159,8 @@ pub struct Job {
     pub(crate) context: Option<Lent>,
     /// The length above which a result is of no use.
     pub(crate) len_max: usize,
+    /// What is tried beside.
+    pub(crate) trial: Option<Trial>,
 }
 
 impl fmt::Debug for Job {
@@ -186,6 +189,11 @@ impl Job {
         !self.history.is_empty() || self.context.is_some()
     }
 
+    /// Returns true if it may take a twentieth of a second or more: then it should be done where nobody waits behind it.
+    pub fn is_slow(&self) -> bool {
+        self.spec.id == CodecId::Mix || self.trial.is_some()
+    }
+
     /// Compresses, and measures the time by the given clock.
     pub fn run(
         mut self,
@@ -200,7 +208,8 @@ impl Job {
             None => compressors.compress(self.spec, &self.history, src, self.len_max),
         };
         let took_ns = clock().since_ns(begin);
-        Done { job: self, payload, took_ns, away_ns: took_ns, is_first }
+        let tried = self.trial.and_then(|trial| trial.run(&self.block[ROOM..], clock));
+        Done { job: self, payload, took_ns, away_ns: took_ns, is_first, tried }
     }
 }
 
@@ -213,13 +222,22 @@ pub struct Done {
     pub(crate) took_ns: u64,
     pub(crate) away_ns: u64,
     pub(crate) is_first: bool,
+    pub(crate) tried: Option<TriedAside<CodecSpec>>,
 }
 
 impl Done {
     /// Says that the sender had it back so long after it had given the job away: waiting for a thread, and to be taken up
     /// again, are a part of what compressing costs it, if not of what the codec does.
     pub fn back_after(&mut self, ns: u64) {
-        self.away_ns = self.took_ns.max(ns);
+        match &mut self.tried {
+            None => self.away_ns = self.took_ns.max(ns),
+            // Most of it was the trial. On a processor that others use, too, a slow codec takes as much longer.
+            Some(tried) => {
+                let trial_ns = ns.saturating_sub(self.took_ns) as f64;
+                let len = self.job.original_len() as f64;
+                tried.cost_ns = tried.cost_ns.max(trial_ns / len);
+            }
+        }
     }
 
     /// Returns the result, as numbers.

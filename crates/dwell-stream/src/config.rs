@@ -4,12 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use dwell_codec::{
-    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, CodecSpec, ContextSpec, PPM_MEMORY_LOG_MAX,
-    PPM_MEMORY_LOG_MIN, ParseSpecError, PpmSpec, SRC_LEN_MAX,
+    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, CodecSpec, ContextSpec, MixSpec, ModelSpec,
+    PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN, ParseSpecError, PpmSpec, SRC_LEN_MAX,
 };
 use dwell_policy::method::Referring;
 use serde::{Deserialize, Serialize};
 
+use crate::aside::TRIAL_BYTES;
 use crate::context::ContextLimits;
 use crate::error::ConfigError;
 use crate::strategy::Strategy;
@@ -110,11 +111,15 @@ pub struct Config {
     /// at a time. [`Config::context_bytes_max`] says what it takes at this end; the receiver has to accept it
     /// ([`Limits::window_log`](crate::Limits::window_log)). Default 0: none.
     pub window_log: u8,
-    /// The binary logarithm of the memory, in bytes, of a model of `ppm` that [`Strategy::Hull`] may let the running
+    /// The binary logarithm of the memory, in bytes, of a model (`ppm`) that [`Strategy::Hull`] may let the running
     /// context be in place of zstd's frame, 20 to 26: it predicts each byte from those before it, takes both ends tens
     /// of nanoseconds for each, and leaves a tenth to a quarter less of text. It takes a window beside it, and the receiver
     /// has to accept it ([`Limits::model_log`](crate::Limits::model_log)). Default 0: none.
     pub model_log: u8,
+    /// True if such a model may be of the codec `mix`, too, which leaves a tenth less than `ppm` and takes both ends up to ten times as long, about
+    /// a microsecond for each byte; for a receiver that accepts it ([`Limits::mixed_models`](crate::Limits::mixed_models)). Set it before
+    /// [`Config::set_model`], which adds it to the codecs. Default false.
+    pub mixed_models: bool,
     /// True if a stream that has a history may get a running context in its place on the way, when its receiver grants one
     /// ([`Receiver::grant`](crate::Receiver::grant), [`Sender::get_context`](crate::Sender::get_context)); for a receiver that
     /// knows that. Default false.
@@ -140,6 +145,7 @@ impl Config {
             idle_history: true,
             window_log: 0,
             model_log: 0,
+            mixed_models: false,
             may_get_context: false,
             tcpcomp: TcpCompConfig::default(),
         }
@@ -206,11 +212,19 @@ impl Config {
             return Err(ConfigError::NoCodecs);
         }
         for codec in &self.codecs {
-            match (codec.id, self.model_log) {
-                (CodecId::Ppm, 0) => return Err(ConfigError::Model(0)),
-                (CodecId::Ppm, memory_log) => drop(model(*codec, memory_log).check()?),
-                _ => drop(codec.check()?),
-            }
+            self.check_codec(*codec)?;
+        }
+        Ok(())
+    }
+
+    fn check_codec(&self, codec: CodecSpec) -> Result<(), ConfigError> {
+        match model(codec, self.model_log) {
+            None => drop(codec.check()?),
+            Some(_) if self.model_log == 0 => return Err(ConfigError::Model(0)),
+            Some(ModelSpec::Mix(_)) if !self.mixed_models => return Err(ConfigError::Mixed),
+            // It has no levels.
+            Some(ModelSpec::Mix(_)) if codec.level != 1 => drop(codec.check()?),
+            Some(model) => drop(model.check()?),
         }
         Ok(())
     }
@@ -230,6 +244,9 @@ impl Config {
         self.model_log = model_log;
         if model_log > 0 && self.codecs == context_codecs() {
             self.codecs.extend(MODEL_ORDERS.map(|level| CodecSpec { id: CodecId::Ppm, level }));
+            if self.mixed_models {
+                self.codecs.push(CodecSpec::with_default_level(CodecId::Mix));
+            }
         }
     }
 
@@ -241,7 +258,7 @@ impl Config {
 
     /// Returns the memory of the model that a running context may be; 0 if it is not to be one.
     pub(crate) fn model_log_used(&self) -> u8 {
-        let is_model = |codec: &CodecSpec| codec.id == CodecId::Ppm && self.may_refer(*codec);
+        let is_model = |codec: &CodecSpec| codec.is_model() && self.may_refer(*codec);
         if self.codecs.iter().any(is_model) { self.model_log } else { 0 }
     }
 
@@ -251,7 +268,7 @@ impl Config {
         let window_log = self.window_log;
         let of_zstd = |level| ContextSpec { level, window_log }.encoder_bytes_max();
         let bytes = continuing.map(|codec| match codec.id {
-            CodecId::Ppm => of_zstd(1),
+            CodecId::Ppm | CodecId::Mix => of_zstd(1),
             _ => of_zstd(codec.level),
         });
         let of_model = match self.model_log_used() {
@@ -259,8 +276,12 @@ impl Config {
             // Both are there for a moment when one begins after the other.
             model_log => (1 << model_log) + MODEL_BESIDE_BYTES,
         };
+        let of_trial = match of_model > 0 && self.codecs.iter().any(|it| it.id == CodecId::Mix) {
+            true => TRIAL_BYTES,
+            false => 0,
+        };
         // A base may be as long as the window, four MiB at most.
-        bytes.max().map_or(0, |bytes| bytes + (3 << 20) + of_model)
+        bytes.max().map_or(0, |bytes| bytes + (3 << 20) + of_model + of_trial)
     }
 
     /// Returns true if blocks that are compressed with this codec may refer to earlier ones: if the
@@ -273,9 +294,10 @@ impl Config {
     pub(crate) fn referring(&self, codec: CodecSpec) -> Referring {
         let pays = codec.id == CodecId::Zstd && codec.level >= REFERRING_LEVEL_MIN;
         match self.strategy {
-            Strategy::Hull if codec.id == CodecId::Ppm => match self.window_log > 0 {
-                true => Referring::Predicts,
-                false => Referring::Never,
+            Strategy::Hull if codec.is_model() => match (self.window_log > 0, codec.id) {
+                (true, CodecId::Mix) => Referring::PredictsSlowly,
+                (true, _) => Referring::Predicts,
+                (false, _) => Referring::Never,
             },
             Strategy::Hull if pays && self.window_log > 0 => match codec.level > ALONE_LEVEL_MAX {
                 true => Referring::OnlyContinues,
@@ -334,9 +356,14 @@ fn context_codecs() -> Vec<CodecSpec> {
     hull_codecs().into_iter().chain(heavy).collect()
 }
 
-/// Returns the model of a codec, whose level is its order, with so much memory.
-pub(crate) fn model(codec: CodecSpec, memory_log: u8) -> PpmSpec {
-    PpmSpec { order: u8::try_from(codec.level).unwrap_or(0), memory_log }
+/// Returns the model of a codec with so much memory, if it is one of models; the level of ppm is its order.
+pub(crate) fn model(codec: CodecSpec, memory_log: u8) -> Option<ModelSpec> {
+    let order = u8::try_from(codec.level).unwrap_or(0);
+    match codec.id {
+        CodecId::Ppm => Some(PpmSpec { order, memory_log }.into()),
+        CodecId::Mix => Some(MixSpec { memory_log }.into()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ mod changes;
 
 use dwell_codec::{
     Base, CodecError, CodecId, CodecSpec, ContextDecoder, ContextEncoder, ContextSpec,
-    MODEL_RECORD_LEN_MAX, PPM_PRIME_LEN_MAX,
+    MODEL_RECORD_LEN_MAX, ModelSpec,
 };
 
 use crate::config::{check_model, check_window, model};
 use crate::error::{ConfigError, StreamError};
-use crate::frame::{Coder, Generation, PART_HEADER_LEN, ROOM};
+use crate::frame::{Coder, Generation, MIX_LEN_PART, PART_HEADER_LEN, ROOM};
 pub(crate) use changes::ModelChanges;
 
 /// The longest base of a generation by its level, in bytes: to prime the codec's tables with it takes longer, the
@@ -88,9 +88,9 @@ impl SenderContext {
 
     /// Returns the codec as generations have it.
     fn coder(&self, codec: CodecSpec) -> Coder {
-        match codec.id {
-            CodecId::Ppm => Coder::Ppm(model(codec, self.model_log)),
-            _ => Coder::Zstd(self.window_log),
+        match model(codec, self.model_log) {
+            Some(spec) => Coder::Model(spec),
+            None => Coder::Zstd(self.window_log),
         }
     }
 
@@ -118,9 +118,9 @@ impl SenderContext {
 
     /// Returns what a new generation begins from.
     fn base_len(&self, codec: CodecSpec) -> u32 {
-        let most = match codec.id {
-            CodecId::Ppm => PPM_PRIME_LEN_MAX as u32,
-            _ => {
+        let most = match self.coder(codec) {
+            Coder::Model(spec) => spec.prime_len_max() as u32,
+            Coder::Zstd(_) => {
                 let most = BASES.iter().find(|(up_to, _)| codec.level <= *up_to);
                 most.map_or(BASE_LEN_MIN, |(_, len)| *len).min(1 << self.window_log)
             }
@@ -162,6 +162,14 @@ impl Lent {
         self.begins.map(|base_len| Generation { coder: self.coder, base_len })
     }
 
+    /// Returns the binary logarithm of its model's memory, if it has one.
+    pub(crate) fn model_memory_log(&self) -> Option<u8> {
+        match self.coder {
+            Coder::Model(spec) => Some(spec.memory_log()),
+            Coder::Zstd(_) => None,
+        }
+    }
+
     /// Returns true if the time that it takes says nothing of the codec: its tables are primed first.
     pub(crate) fn is_primed(&self) -> bool {
         self.begins.is_some_and(|base_len| base_len > 0)
@@ -174,7 +182,7 @@ impl Lent {
         scratch.clear();
         match self.coder {
             Coder::Zstd(_) => encoder.compress(src, scratch).ok()?,
-            Coder::Ppm(_) => compress_parts(&mut encoder, src, scratch).ok()?,
+            Coder::Model(spec) => compress_parts(&mut encoder, spec, src, scratch).ok()?,
         }
         self.encoder = Some(encoder);
         // Allocated with its true length, because results wait in the sender's buffer and are counted there.
@@ -200,16 +208,17 @@ impl Lent {
                 Coder::Zstd(_) => {
                     encoder.begin(ContextSpec { level: self.level, window_log }, base)?;
                 }
-                Coder::Ppm(spec) => encoder.begin_model(spec, base)?,
+                Coder::Model(spec) => encoder.begin_model(spec, base)?,
             }
         }
         Ok(encoder)
     }
 }
 
-/// Compresses a block with a model, which takes it in parts.
+/// Compresses a block with a model, which takes it in parts. The receiver of a mixed one may ask for more bytes than they take.
 fn compress_parts(
     encoder: &mut ContextEncoder,
+    spec: ModelSpec,
     src: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), CodecError> {
@@ -220,6 +229,9 @@ fn compress_parts(
         // From 1 to the part's own length.
         let len = (out.len() - at - PART_HEADER_LEN - 1) as u16;
         out[at..at + PART_HEADER_LEN].copy_from_slice(&len.to_be_bytes());
+    }
+    if matches!(spec, ModelSpec::Mix(_)) {
+        out.resize(out.len().max(src.len().div_ceil(MIX_LEN_PART)), 0);
     }
     Ok(())
 }
@@ -281,13 +293,13 @@ impl ReceiverContext {
                 "a block that goes on with a context that is not there",
             ));
         };
-        if decoder.has_model() != (codec == CodecId::Ppm) {
+        if decoder.model_codec() != (codec != CodecId::Zstd).then_some(codec) {
             return Err(StreamError::Header(
                 "a block that goes on with a context of another codec",
             ));
         }
         match codec {
-            CodecId::Ppm => decode_parts(decoder, payload, dst)?,
+            CodecId::Ppm | CodecId::Mix => decode_parts(decoder, codec, payload, dst)?,
             _ => decoder.decode(payload, dst)?,
         }
         self.through += dst.len() as u64;
@@ -312,10 +324,10 @@ impl ReceiverContext {
         match generation.coder {
             Coder::Zstd(window_log) => decoder.begin(window_log, base)?,
             // Before anything is allocated for it.
-            Coder::Ppm(spec) if spec.memory_log > limits.model_log => {
+            Coder::Model(spec) if spec.memory_log() > limits.model_log => {
                 return Err(StreamError::Header("a model with more memory than was announced"));
             }
-            Coder::Ppm(spec) => decoder.begin_model(spec, base)?,
+            Coder::Model(spec) => decoder.begin_model(spec, base)?,
         }
         self.through = 0;
         self.changes.began(start, generation.coder);
@@ -347,11 +359,13 @@ impl ReceiverContext {
 /// Decodes a block of a model, which comes in parts.
 fn decode_parts(
     decoder: &mut ContextDecoder,
+    codec: CodecId,
     mut payload: &[u8],
     dst: &mut [u8],
 ) -> Result<(), StreamError> {
     const CUT: StreamError =
         StreamError::Header("a block of a model whose parts are longer than it");
+    let is_least = codec == CodecId::Mix && payload.len() == dst.len().div_ceil(MIX_LEN_PART);
     for part in dst.chunks_mut(MODEL_RECORD_LEN_MAX) {
         let (len, rest) = payload.split_first_chunk::<PART_HEADER_LEN>().ok_or(CUT)?;
         let len = usize::from(u16::from_be_bytes(*len)) + 1;
@@ -359,15 +373,16 @@ fn decode_parts(
         decoder.decode(record, part)?;
         payload = rest;
     }
-    match payload {
-        [] => Ok(()),
-        _ => Err(StreamError::Header("a block of a model that is longer than its parts")),
+    // What is missing to the least length are zeros.
+    match payload.is_empty() || (is_least && payload.iter().all(|&byte| byte == 0)) {
+        true => Ok(()),
+        false => Err(StreamError::Header("a block of a model that is longer than its parts")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use dwell_codec::PpmSpec;
+    use dwell_codec::{MIX_PRIME_LEN_MAX, MixSpec, PPM_PRIME_LEN_MAX, PpmSpec};
 
     use super::*;
 
@@ -382,6 +397,8 @@ mod tests {
     fn ppm(order: i32) -> CodecSpec {
         CodecSpec { id: CodecId::Ppm, level: order }
     }
+
+    const MIX: CodecSpec = CodecSpec::with_default_level(CodecId::Mix);
 
     const fn position(index: usize, start: usize) -> Position {
         Position { index: index as u64, start: start as u64 }
@@ -441,18 +458,60 @@ mod tests {
         let found = through(&[(&noise, ppm(6)), (&noise[..1], ppm(6))]);
         let lens: Vec<_> = found.iter().map(|(len, _)| *len).collect();
         assert_eq!(lens, [noise.len() + 4 * PART_HEADER_LEN, 1 + PART_HEADER_LEN]);
+        let mixed = through(&[(&noise, MIX), (&noise[..1], MIX)]);
+        assert!(mixed.iter().map(|(len, _)| *len).eq(lens));
     }
 
     #[test]
     fn a_model_takes_the_place_of_a_frame_and_the_other_way_round() {
         let text = "dwell compresses packets while they wait, and streams, too; ".repeat(1000);
         let text = text.as_bytes();
-        let codecs = [zstd(1), ppm(6), ppm(6), ppm(12), zstd(19), ppm(2)];
-        let found = through(&codecs.map(|codec| (text, codec)));
+        let codecs = [zstd(1), ppm(6), ppm(6), MIX, MIX, ppm(12), zstd(19), MIX, zstd(1), ppm(2)];
+        // Another model comes 64 KiB after the one before at the soonest.
+        let text = text.repeat(2);
+        let found = through(&codecs.map(|codec| (&text[..65_536], codec)));
         let bases: Vec<_> = found.iter().map(|(_, base)| *base).collect();
-        let prime = PPM_PRIME_LEN_MAX as u32;
-        assert_eq!(bases, [Some(0), Some(prime), None, Some(prime), Some(60_000), Some(prime)]);
+        let [ppm, mix] = [PPM_PRIME_LEN_MAX, MIX_PRIME_LEN_MAX].map(|len| Some(len as u32));
+        let all = Some(65_536);
+        assert_eq!(bases, [Some(0), ppm, None, mix, None, ppm, all, mix, all, ppm]);
         assert!(found.iter().all(|(len, _)| *len < 2000), "{found:?}");
+    }
+
+    /// A few bytes must not take the receiver as long as megabytes.
+    #[test]
+    fn what_mix_leaves_is_no_shorter_than_a_128th() {
+        let (zeros, more) = ([0; 1 << 16], [0; 257]);
+        let mixed = through(&[(&zeros, MIX), (&zeros, MIX), (&zeros, MIX), (&more, MIX)]);
+        let lens: Vec<_> = mixed.iter().map(|(len, _)| *len).collect();
+        assert!(lens[0] >= 512 && lens[1..3] == [512, 512] && lens[3] < 20, "{lens:?}");
+        let by_ppm = through(&[(&zeros, ppm(6)), (&zeros, ppm(6)), (&zeros, ppm(6))]);
+        assert!(by_ppm[2].0 < 40, "what any could leave: {by_ppm:?}");
+
+        let (mut sender, mut scratch) = (SenderContext::new(WINDOW_LOG, MODEL_LOG), Vec::new());
+        let mut lent = sender.lend(position(0, 0), MIX);
+        let payload = lent.compress(&zeros, &mut scratch).unwrap();
+        let mut lent = Lent { begins: None, ..lent };
+        let next = lent.compress(&zeros, &mut scratch).unwrap();
+        let decode = |change: fn(&mut Vec<u8>)| {
+            let mut receiver = ReceiverContext::default();
+            let begins = Some(Generation { coder: lent.coder, base_len: 0 });
+            let mut decode = |begins, payload: &[u8]| {
+                receiver.decode(LIMITS, (0, CodecId::Mix, begins), payload, &mut [9; 1 << 16])
+            };
+            decode(begins, &payload[ROOM..]).unwrap();
+            let mut changed = next[ROOM..].to_vec();
+            change(&mut changed);
+            decode(None, &changed)
+        };
+        assert_eq!(decode(|_| {}), Ok(()));
+        let changes: [fn(&mut Vec<u8>); 3] = [|it| it.push(0), |it| it[511] = 1, |it| it[400] = 1];
+        for change in changes {
+            let result = decode(change);
+            assert!(matches!(result, Err(StreamError::Header(_))), "{result:?}");
+        }
+        // Zeros that are missing are found by the length in the header.
+        let result = decode(|it| it.truncate(511));
+        assert!(matches!(result, Err(StreamError::Header(_))), "{result:?}");
     }
 
     /// Blocks of one byte, each of which begins a generation, from both ends.
@@ -460,9 +519,12 @@ mod tests {
     fn another_model_waits_for_data() {
         let (mut sender, mut receiver) =
             (SenderContext::new(WINDOW_LOG, MODEL_LOG), ReceiverContext::default());
-        let ppm_with = |order, memory_log| Coder::Ppm(PpmSpec { order, memory_log });
+        let ppm_with = |order, memory_log| Coder::Model(PpmSpec { order, memory_log }.into());
         let mut decode = |start, coder: Coder| {
-            let id = if matches!(coder, Coder::Ppm(_)) { CodecId::Ppm } else { CodecId::Zstd };
+            let id = match coder {
+                Coder::Model(spec) => spec.codec(),
+                Coder::Zstd(_) => CodecId::Zstd,
+            };
             let begins = Some(Generation { coder, base_len: 0 });
             receiver.decode(LIMITS, (start, id, begins), b"\0\0x", &mut [0])
         };
@@ -470,7 +532,8 @@ mod tests {
         for start in 1..1000 {
             assert_eq!(decode(start, ppm_with(6, 21)), Ok(()), "the same again");
         }
-        for other in [ppm_with(7, 21), ppm_with(6, 20)] {
+        let mix = Coder::Model(MixSpec { memory_log: 21 }.into());
+        for other in [ppm_with(7, 21), ppm_with(6, 20), mix] {
             let result = decode(65_535, other);
             assert!(matches!(result, Err(StreamError::Header(_))), "{result:?}");
         }
@@ -487,6 +550,7 @@ mod tests {
         assert!(lent.compress(b"x", &mut Vec::new()).is_some());
         sender.returned(lent, 1);
         assert!(!sender.takes(later, ppm(7)) && sender.takes(later, zstd(3)));
+        assert!(!sender.takes(later, MIX));
         assert!(sender.takes(position(1, 65_546), ppm(7)));
         assert!(sender.takes(later, ppm(6)), "it goes on");
         sender.forget();
@@ -507,17 +571,24 @@ mod tests {
         assert!(!decode(CodecId::Zstd, zstd(3, 0), &[0]));
         assert!(!decode(CodecId::Zstd, zstd(17, 0), &[]));
         let ppm = |memory_log, base_len| {
-            let coder = Coder::Ppm(PpmSpec { order: 6, memory_log });
+            let coder = Coder::Model(PpmSpec { order: 6, memory_log }.into());
             Some(Generation { coder, base_len })
         };
         assert!(!decode(CodecId::Ppm, ppm(22, 0), &[0, 0, 0]), "too much memory");
         assert!(!decode(CodecId::Ppm, ppm(21, 1), &[0, 0, 0]), "no such base");
+        let mix = |memory_log, base_len| {
+            let coder = Coder::Model(MixSpec { memory_log }.into());
+            Some(Generation { coder, base_len })
+        };
+        assert!(!decode(CodecId::Mix, mix(22, 0), &[0, 0, 0]), "too much memory");
+        assert!(!decode(CodecId::Mix, mix(21, 1), &[0, 0, 0]), "no such base");
         assert!(context.memory_bytes() < 1 << 19);
         let mut decode = |id, begins, payload: &[u8]| {
             context.decode(LIMITS, (0, id, begins), payload, &mut dst).is_ok()
         };
         assert!(decode(CodecId::Ppm, ppm(21, 0), b"\0\x09as it is!!"));
         assert!(!decode(CodecId::Zstd, None, &[0]), "it is a model");
+        assert!(!decode(CodecId::Mix, None, b"\0\x09as it is!!"), "of another codec");
         for payload in [&b""[..], b"\0", b"\0\0", b"\0\x09short", b"\0\x09as it is!!?"] {
             assert!(!decode(CodecId::Ppm, ppm(21, 0), payload), "{payload:?}");
         }

@@ -53,6 +53,11 @@ pub enum ConfigError {
          beside a window, or 0 for none and no ppm among the codecs"
     )]
     Model(u8),
+    /// The codec mix, for a receiver that is not known to accept it.
+    #[error(
+        "mix is among the codecs, but models may not be of it: set mixed_models, if the receiver accepts them"
+    )]
+    Mixed,
     /// More blocks would be waiting for each other than a receiver accepts.
     #[error("{0} blocks out of order are too many: use at most {REORDER_MAX}")]
     Reorder(u8),

@@ -2,8 +2,10 @@
 
 mod unit;
 
+use std::ops::RangeInclusive;
+
 use dwell_codec::{
-    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, MODEL_RECORD_LEN_MAX, PPM_MEMORY_LOG_MIN, PpmSpec,
+    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, MODEL_RECORD_LEN_MAX, ModelSpec, PPM_MEMORY_LOG_MIN,
     context_bound, supported_bitmap,
 };
 
@@ -38,14 +40,18 @@ const INDEXED: u8 = 0x10;
 const REFERS: u8 = 0x20;
 /// In version 4 the window has these bits of its byte, and the model's memory the others.
 const WINDOW_BITS: u8 = 5;
-/// The bytes before each part of a payload of ppm.
+/// The bytes before each part of a payload of a model.
 pub(crate) const PART_HEADER_LEN: usize = 2;
 /// With a running context these two bits mean something else.
 const RUNNING: u8 = 0x10;
 const BEGINS: u8 = 0x20;
 const KEPT: u8 = 0x40;
-/// In the codecs of a preamble: only running contexts have it.
-const PPM_BIT: u8 = 1 << CodecId::Ppm as u8;
+/// In the codecs of a preamble: only running contexts have them.
+const MODEL_BITS: u8 = 1 << CodecId::Ppm as u8 | MIX_BIT;
+const MIX_BIT: u8 = 1 << CodecId::Mix as u8;
+/// A payload of mix has at least a byte for so many of the data: so each byte that comes costs the receiver no more time than one of
+/// ppm may, which decodes ten times as fast, and may be far shorter than its data.
+pub(crate) const MIX_LEN_PART: usize = 128;
 const END: u8 = 0xf0;
 const ABORT: u8 = 0xf1;
 /// Only in versions 6 and 7.
@@ -166,11 +172,11 @@ impl Preamble {
             ));
         }
         let may_get_context = matches!(version, VERSION_GRANTED | VERSION_GRANTED_GOING_ON);
-        let has_model = codecs & PPM_BIT != 0 && !may_get_context;
+        let has_model = codecs & MODEL_BITS != 0 && !may_get_context;
         if has_model != (version == VERSION_WITH_MODEL) || has_model != (memory > 0) {
             return Err(StreamError::Preamble("it has a model without memory, or the reverse"));
         }
-        if u16::from(codecs & !PPM_BIT) & !supported_bitmap() != 0 {
+        if u16::from(codecs & !MODEL_BITS) & !supported_bitmap() != 0 {
             return Err(StreamError::Preamble("it needs a codec that this build does not have"));
         }
         let model_log = if has_model { PPM_MEMORY_LOG_MIN + memory - 1 } else { 0 };
@@ -202,6 +208,11 @@ impl Preamble {
 
     pub(crate) fn allows(self, codec: CodecId) -> bool {
         self.codecs & (1 << codec as u8) != 0
+    }
+
+    /// Returns true if a model may be of mix.
+    pub(crate) const fn mixes(self) -> bool {
+        self.codecs & MIX_BIT != 0
     }
 }
 
@@ -258,7 +269,7 @@ pub(crate) struct Generation {
 pub(crate) enum Coder {
     /// zstd with a window of such a binary logarithm.
     Zstd(u8),
-    Ppm(PpmSpec),
+    Model(ModelSpec),
 }
 
 impl Coder {
@@ -267,30 +278,32 @@ impl Coder {
         match self {
             Self::Zstd(window_log) => window_log,
             // Only models that there are begin; what could not be is refused.
-            Self::Ppm(spec) => spec.to_wire().unwrap_or_default(),
+            Self::Model(spec) => spec.to_wire().map(|(_, byte)| byte).unwrap_or_default(),
         }
     }
 
     fn from_wire(codec: CodecId, byte: u8) -> Result<Self, StreamError> {
-        match codec {
-            CodecId::Ppm => Ok(Self::Ppm(PpmSpec::from_wire(byte)?)),
-            _ => Ok(Self::Zstd(byte)),
+        match ModelSpec::from_wire(codec as u8, byte) {
+            Some(spec) => Ok(Self::Model(spec?)),
+            None => Ok(Self::Zstd(byte)),
         }
     }
 }
 
 /// Returns the codec of a block that goes on with a running context.
 fn running_codec(id: u8) -> Option<CodecId> {
-    [CodecId::Zstd, CodecId::Ppm].into_iter().find(|&codec| codec as u8 == id)
+    [CodecId::Zstd, CodecId::Ppm, CodecId::Mix].into_iter().find(|&codec| codec as u8 == id)
 }
 
-/// Returns the most bytes that a block of a running context takes after compression.
-fn running_bound(codec: CodecId, original_len: usize) -> usize {
+/// Returns the least and the most bytes that a block of a running context takes after compression.
+fn running_bounds(codec: CodecId, original_len: usize) -> RangeInclusive<usize> {
+    let parts = original_len.div_ceil(MODEL_RECORD_LEN_MAX);
     match codec {
-        CodecId::Ppm => {
-            original_len + PART_HEADER_LEN * original_len.div_ceil(MODEL_RECORD_LEN_MAX)
+        CodecId::Mix => {
+            original_len.div_ceil(MIX_LEN_PART)..=original_len + PART_HEADER_LEN * parts
         }
-        _ => context_bound(original_len),
+        CodecId::Ppm => 1..=original_len + PART_HEADER_LEN * parts,
+        _ => 1..=context_bound(original_len),
     }
 }
 
@@ -430,8 +443,10 @@ impl BlockHeader {
             }
             false => None,
         };
-        if !(1..=running_bound(codec, original_len)).contains(&payload_len) {
-            return Err(StreamError::Header("a block of the context that is longer than any"));
+        if !running_bounds(codec, original_len).contains(&payload_len) {
+            return Err(StreamError::Header(
+                "a block of the context that is longer than any, or shorter",
+            ));
         }
         let check = u32::from_be_bytes(fields.take()?);
         let (codec, kept) = (Some(codec), first & KEPT != 0);
@@ -494,6 +509,8 @@ impl Fields<'_> {
 
 #[cfg(test)]
 mod tests {
+    use dwell_codec::{MixSpec, PpmSpec};
+
     use super::*;
 
     /// In each kind of stream that has such headers.
@@ -544,10 +561,18 @@ mod tests {
         round_trip(Header::Block(longest));
         let ppm = BlockHeader { codec: Some(CodecId::Ppm), payload_len: 4, ..running };
         round_trip(Header::Block(ppm));
-        let model = PpmSpec { order: 12, memory_log: 26 };
-        let begins = Some(Generation { coder: Coder::Ppm(model), base_len: 32 << 10 });
+        let model = PpmSpec { order: 12, memory_log: 26 }.into();
+        let begins = Some(Generation { coder: Coder::Model(model), base_len: 32 << 10 });
         let longest = BlockHeader { begins, original_len: 65_536, payload_len: 65_544, ..ppm };
         round_trip(Header::Block(longest));
+        let mix = BlockHeader { codec: Some(CodecId::Mix), ..ppm };
+        round_trip(Header::Block(mix));
+        for (memory_log, payload_len) in [(20, 512), (26, 65_544)] {
+            let coder = Coder::Model(MixSpec { memory_log }.into());
+            let begins = Some(Generation { coder, base_len: 8 << 10 });
+            let block = BlockHeader { begins, original_len: 65_536, payload_len, ..mix };
+            round_trip(Header::Block(block));
+        }
         round_trip(Header::End { total: u64::MAX, check: 7 });
         round_trip(Header::Grant(ContextLimits { window_log: 15, model_log: 0 }));
         round_trip(Header::Grant(ContextLimits { window_log: 23, model_log: 26 }));
@@ -578,6 +603,9 @@ mod tests {
             &[0x12, 0, 9, 0, 0, 0, 0, 0, 0, 0],
             &[0x12, 0, 9, 0, 0, 16, 0, 0, 0, 0],
             &[0x16, 0, 9, 0, 0, 13, 0, 0, 0, 0],
+            &[0x17, 0, 9, 0, 0, 13, 0, 0, 0, 0],
+            &[0x17, 1, 0, 0, 0, 1, 0, 0, 0, 0],
+            &[0x37, 0, 9, 0, 0, 3, 19, 0, 0, 0, 0, 0, 0, 0, 0],
             &[0x26, 0, 9, 0, 3, 0, 0, 0, 0],
             &[0x22, 0, 9, 0, 3, 0, 0, 0, 0],
         ] {
@@ -606,7 +634,7 @@ mod tests {
         let going_on = Preamble { goes_on: true, ..with_history };
         assert_eq!(going_on.to_bytes()[3], 5);
         assert_eq!(Preamble::from_bytes(going_on.to_bytes()), Ok(going_on));
-        for (at, value) in [(4, 2), (6, 1), (7, 0x46)] {
+        for (at, value) in [(4, 2), (6, 1), (7, 0x46), (7, 0x86)] {
             let mut bytes = going_on.to_bytes();
             bytes[at] = value;
             assert!(Preamble::from_bytes(bytes).is_err(), "byte {at} = {value}");
@@ -617,24 +645,39 @@ mod tests {
             assert_eq!((bytes[3], Preamble::from_bytes(bytes)), (version, Ok(may_get)));
             bytes[6] = 20;
             assert!(Preamble::from_bytes(bytes).is_err(), "its window is said when it is granted");
+            let mixed = Preamble { codecs: 0xc6, ..may_get };
+            assert_eq!(Preamble::from_bytes(mixed.to_bytes()), Ok(mixed));
+            assert!(mixed.mixes() && !may_get.mixes());
         }
         let with_context = Preamble { reorder: 0, window_log: 23, ..good };
         assert_eq!(Preamble::from_bytes(with_context.to_bytes()), Ok(with_context));
         for (window_log, model_log) in [(15, 20), (15, 26), (20, 24), (23, 26)] {
-            let with_model = Preamble { window_log, model_log, codecs: 0x46, ..with_context };
-            assert_eq!(Preamble::from_bytes(with_model.to_bytes()), Ok(with_model));
-            // No model in version 3, and in version 4 no other than with its memory.
-            for (at, value) in [(3, 3), (6, window_log), (6, 1 << 5), (6, 24 | 1 << 5), (7, 6)] {
-                let mut bytes = with_model.to_bytes();
-                bytes[at] = value;
-                assert!(Preamble::from_bytes(bytes).is_err(), "byte {at} = {value}");
+            for codecs in [0x46, 0x86, 0xc6] {
+                let with_model = Preamble { window_log, model_log, codecs, ..with_context };
+                assert_eq!(Preamble::from_bytes(with_model.to_bytes()), Ok(with_model));
+                // No model in version 3, and in version 4 no other than with its memory.
+                for (at, value) in [(3, 3), (6, window_log), (6, 1 << 5), (6, 24 | 1 << 5), (7, 6)]
+                {
+                    let mut bytes = with_model.to_bytes();
+                    bytes[at] = value;
+                    assert!(Preamble::from_bytes(bytes).is_err(), "byte {at} = {value}");
+                }
             }
         }
         assert_eq!(Preamble::from_bytes(with_history.to_bytes()), Ok(with_history));
         assert_eq!(Preamble::from_bytes(good.to_bytes()), Ok(good));
-        for (at, value) in
-            [(0, b'x'), (3, 2), (3, 3), (4, 0), (4, 4), (5, 11), (5, 17), (6, 65), (7, 1)]
-        {
+        for (at, value) in [
+            (0, b'x'),
+            (3, 2),
+            (3, 3),
+            (4, 0),
+            (4, 4),
+            (5, 11),
+            (5, 17),
+            (6, 65),
+            (7, 1),
+            (7, 0x86),
+        ] {
             let mut bytes = good.to_bytes();
             bytes[at] = value;
             assert!(Preamble::from_bytes(bytes).is_err(), "byte {at} = {value}");

@@ -309,11 +309,18 @@ impl Intake {
     /// Restores data that were read. Returns true if there are data for the application, or nothing
     /// more will come.
     pub(crate) fn restore(&mut self) -> io::Result<bool> {
-        if self.fed < self.filled {
+        while self.fed < self.filled {
             let bytes = &self.buf[self.fed..self.filled];
             self.fed += self.receiver.feed(bytes, &mut self.decompressors).map_err(invalid)?;
+            if self.has_some() {
+                break;
+            }
         }
-        Ok(!self.receiver.data().is_empty() || self.receiver.is_finished())
+        Ok(self.has_some())
+    }
+
+    fn has_some(&self) -> bool {
+        !self.receiver.data().is_empty() || self.receiver.is_finished()
     }
 
     /// Returns the place for what is read next.

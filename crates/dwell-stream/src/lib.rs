@@ -97,6 +97,7 @@
 //! end, so that damage, loss, repetition and exchange of blocks are all noticed before any byte of
 //! the block is given out; lengths are checked before anything is allocated.
 
+mod aside;
 #[cfg(any(feature = "tokio", feature = "futures"))]
 mod asynchronous;
 mod blocking;

@@ -42,6 +42,9 @@ pub struct Limits {
     /// The binary logarithm of the most memory that a model may have in such a context, in bytes, 20 to 26: so much
     /// more is then held, and 192 KiB. It takes a window beside it. 0: none. Default 0.
     pub model_log: u8,
+    /// True if such models, also those of contexts that are granted on the way, may be of the codec `mix`, which decodes about a
+    /// megabyte a second. Default false.
+    pub mixed_models: bool,
 }
 
 impl Default for Limits {
@@ -54,6 +57,7 @@ impl Default for Limits {
             history: true,
             window_log: 0,
             model_log: 0,
+            mixed_models: false,
         }
     }
 }
@@ -177,7 +181,8 @@ impl Receiver {
     }
 
     /// Takes bytes from the transport and returns their number. It takes less than all if the
-    /// output is full: consume some, and feed the rest again.
+    /// output is full: consume some, and feed the rest again. It does so, too, before and behind each block of a
+    /// model of `mix`, which may take a twentieth of a second: then feed the rest again, too, when others had their turn.
     ///
     /// # Errors
     /// If the stream is damaged, not ours, or given up by its sender. Data given out before are
@@ -196,12 +201,16 @@ impl Receiver {
             if taken > 0 && self.is_finished() {
                 break;
             }
+            let was_slow = self.is_slow_next();
             match self.step(&bytes[taken..], decompressors) {
                 Ok(len) => taken += len,
                 Err(error) => {
                     self.failed = Some(error.clone());
                     return Err(error);
                 }
+            }
+            if self.is_slow_next() != was_slow {
+                break;
             }
         }
         self.stats.wire_bytes += taken as u64;
@@ -375,6 +384,11 @@ impl Receiver {
             if preamble.model_log > self.limits.model_log {
                 return Err(StreamError::Preamble(
                     "it has a model with more memory than is accepted, or none is accepted",
+                ));
+            }
+            if preamble.mixes() && !self.limits.mixed_models {
+                return Err(StreamError::Preamble(
+                    "its models may be of the codec mix, which is not accepted",
                 ));
             }
             if preamble.reorder > self.limits.reorder {

@@ -42,9 +42,8 @@ fn prior(spec: CodecSpec) -> (f64, f64) {
         CodecId::Lz4 => &[(1, 2.3, 0.40), (8, 1.5, 0.25), (64, 0.8, 0.08)],
         CodecId::Lzo => &[(1, 4.0, 0.42)],
         CodecId::Bzip2 => &[(1, 80.0, 0.66)],
-        // In a context of relays, and not in streams.
-        CodecId::Mix => &[(1, 700.0, 0.75)],
-        // In a context, as nowhere else.
+        // These two in a context, as nowhere else.
+        CodecId::Mix => &[(1, 800.0, 0.775)],
         CodecId::Ppm => &[(2, 50.0, 0.62), (4, 70.0, 0.735), (6, 95.0, 0.75), (12, 140.0, 0.75)],
         CodecId::Zstd => &[
             (-50, 1.5, 0.05),

@@ -227,6 +227,7 @@ impl Units {
             context: None,
             history: Vec::new(),
             len_max,
+            trial: None,
         })
     }
 

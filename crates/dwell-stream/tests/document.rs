@@ -38,7 +38,7 @@ fn examples() -> BTreeMap<&'static str, Vec<u8>> {
 /// Returns the restored data, fed at once or in pieces of this length.
 fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
     let mut limits = Limits::default();
-    (limits.window_log, limits.model_log) = (23, 26);
+    (limits.window_log, limits.model_log, limits.mixed_models) = (23, 26, true);
     let mut receiver = Receiver::new(limits);
     let mut decompressors = Decompressors::new();
     for bytes in wire.chunks(piece) {
@@ -66,6 +66,7 @@ fn the_examples_are_what_they_are_said_to_be() {
         ("history", (&twice, Ok(()))),
         ("running-context", (&packets, Ok(()))),
         ("running-model", (&packets, Ok(()))),
+        ("running-mix", (&packets, Ok(()))),
         ("out-of-order", (b"firstsecond", Ok(()))),
         ("given-up", (b"hello", given_up)),
         ("unit", (&dwell, Ok(()))),
@@ -130,7 +131,7 @@ fn a_stream_gets_a_context_on_the_way() {
 fn what_must_be_refused_is() {
     let mut examples = examples();
     examples.retain(|title, _| title.starts_with("refused "));
-    assert_eq!(examples.len(), 32);
+    assert_eq!(examples.len(), 40);
     for (title, wire) in examples {
         for piece in [1, wire.len()] {
             let (data, result) = receive(&wire, piece);

@@ -3,6 +3,7 @@
 use crate::estimate::smoothed;
 
 use super::bound::CodecPoint;
+use super::hull::TriedAside;
 
 /// The weight of a measurement in an estimate.
 const GAIN: f64 = 0.3;
@@ -90,17 +91,24 @@ pub enum Referring {
     OnlyContinues,
     /// As before, and what it makes takes as long to restore as to compress.
     Predicts,
+    /// As before, and so long that a link that is not the thinnest would wait for either end.
+    PredictsSlowly,
 }
 
 impl Referring {
     /// Returns true if blocks may stand alone.
     const fn stands_alone(self) -> bool {
-        !matches!(self, Self::OnlyContinues | Self::Predicts)
+        !matches!(self, Self::OnlyContinues | Self::Predicts | Self::PredictsSlowly)
     }
 
     /// Returns true if it is a running context that blocks refer to.
     pub const fn continues(self) -> bool {
-        matches!(self, Self::Continues | Self::OnlyContinues | Self::Predicts)
+        matches!(self, Self::Continues | Self::OnlyContinues) || self.takes_receiver()
+    }
+
+    /// Returns true if it takes as long to restore as to compress.
+    const fn takes_receiver(self) -> bool {
+        matches!(self, Self::Predicts | Self::PredictsSlowly)
     }
 }
 
@@ -146,15 +154,17 @@ pub(super) struct CodecEstimate<C> {
     has_cost: bool,
     /// True if it goes on with a running context.
     pub(super) continues: bool,
-    /// True if what it makes takes as long to restore.
+    /// True if what it makes takes as long to restore, ...
     pub(super) takes_receiver: bool,
+    /// ... and long.
+    pub(super) is_slow: bool,
 }
 
 impl<C: Copy> CodecEstimate<C> {
     /// The estimate before the codec was used.
     fn prior(prior: &Prior<C>) -> Self {
         let &Prior { codec, cost_ns, saving, .. } = prior;
-        let takes_receiver = prior.refers == Referring::Predicts;
+        let takes_receiver = prior.refers.takes_receiver();
         let choice = Choice::alone(codec);
         Self {
             choice,
@@ -164,6 +174,7 @@ impl<C: Copy> CodecEstimate<C> {
             has_cost: false,
             continues: false,
             takes_receiver,
+            is_slow: prior.refers == Referring::PredictsSlowly,
         }
     }
 
@@ -325,6 +336,17 @@ impl<C: Copy + PartialEq> CodecEstimates<C> {
         if measured.continues {
             self.learn_continuing(&measured);
         }
+    }
+
+    /// Learns from a trial beside what was sent: the codec leaves as much less, or more, than the other one where both go on.
+    pub(super) fn tried_aside(&mut self, tried: &TriedAside<C>) {
+        let place = |codec: C| self.codecs.iter().position(|it| it.choice.codec == codec);
+        let (Some(at), Some(with)) = (place(tried.codecs.0), place(tried.codecs.1)) else { return };
+        let ratio = tried.lens.0 as f64 / tried.lens.1.max(1) as f64;
+        let saving = 1.0 - ratio * (1.0 - self.codecs[with].saving);
+        let codec = &mut self.codecs[at];
+        codec.saving = saving.clamp(SAVING_MIN, SAVING_MAX);
+        (codec.cost_ns, codec.has_cost, codec.age) = (tried.cost_ns, true, Some(0));
     }
 
     /// Learns from a codec what the context brings, and by that what others would leave with it that were not tried.

@@ -1,6 +1,7 @@
 //! Mixing on the hull: the codecs and shares that carry most, by the linear programme of [`Bound`]
 //! with the measured values.
 
+mod aside;
 mod change;
 mod interruptions;
 
@@ -17,6 +18,8 @@ use super::restoring::Restoring;
 use super::running::Running;
 use super::short::ShortRatios;
 use super::write_cost::WriteCost;
+use aside::Aside;
+pub use aside::TriedAside;
 use interruptions::Slowdown;
 
 /// The cost of each byte besides compressing and writing: copies, the check sum. In nanoseconds.
@@ -52,9 +55,6 @@ const BYTES_PRICE: f64 = 4.0;
 /// A link of which nothing is known yet is taken to carry so much then, in bytes a second: a block that goes as it is can't be
 /// taken back.
 const UNKNOWN_RATE: f64 = 5e6;
-/// A model is left at any time for what is expected to carry so many times more: the link has changed, or was taken for
-/// another one.
-const MUCH_BETTER: f64 = 1.2;
 /// What is planned leaves as little as possible if it is no more than so many times that.
 const LEAST_PART: f64 = 1.01;
 /// The codec of a running context is chosen for a link that is taken to be no slower than so many times what was measured: until one was used,
@@ -95,6 +95,7 @@ pub(super) struct Hull<C> {
     shares: Shares,
     /// The codec of the running context.
     running: Running,
+    aside: Aside<C>,
     pub(super) balance: Balance,
     slowdown: Slowdown,
     restoring: Restoring,
@@ -170,6 +171,7 @@ impl<C: Copy + PartialEq> Hull<C> {
             raw_count: 0.0,
             shares: Shares { raw: 1.0, codecs: first },
             running: Running::default(),
+            aside: Aside::default(),
             balance: Balance::new(),
             slowdown: Slowdown::default(),
             restoring: Restoring::new(),
@@ -498,6 +500,7 @@ impl<C: Copy + PartialEq> Hull<C> {
         }
         self.estimates.measured(result, self.is_message);
         self.running.went(result.original_len);
+        self.aside.went(result.original_len);
         let codec = self.estimates.all().iter().find(|it| it.choice == result.choice);
         if let Some(codec) = codec.filter(|_| !result.is_first) {
             let estimated_ns = codec.work_ns(result.original_len, result.history_len);
@@ -509,8 +512,8 @@ impl<C: Copy + PartialEq> Hull<C> {
     /// Returns how many times longer than compressing a block it takes with all that goes on beside. Both ends of a
     /// model have the same work at the same time: the slower one counts.
     fn slower(&self, codec: &CodecEstimate<C>) -> f64 {
-        let here = self.slowdown.factor();
-        if codec.takes_receiver { here.max(self.restoring.factor()) } else { here }
+        let there = self.restoring.factor_for(codec, self.saves_bytes);
+        self.slowdown.factor().max(there)
     }
 
     /// Solves for the shares, by the present estimates.
@@ -557,42 +560,6 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.restoring.reported(now, report.receiver_wait_ns, is_used);
         self.later_ns = LATER_PART * report.round_trip_ns as f64;
         self.filled.reported(now, report);
-    }
-
-    /// Looks which codec the running context should have, for a link of this rate.
-    fn choose_running(&mut self, rate: f64, points: &[CodecPoint]) {
-        // To save bytes a link need not be full.
-        let is_sure = self.saves_bytes || self.filled.is_full();
-        let present = self.running.at().and_then(|at| self.estimates.all().get(at));
-        let has_model = present.is_some_and(|codec| codec.takes_receiver);
-        let much_better = if has_model { MUCH_BETTER } else { f64::INFINITY };
-        let all = self.estimates.all().iter().enumerate();
-        // A link that seems to be thin may be one that is not full yet.
-        let may_have = |at: usize, codec: &CodecEstimate<C>| {
-            codec.continues && (!codec.takes_receiver || is_sure || self.running.at() == Some(at))
-        };
-        let candidates: Vec<usize> =
-            all.filter(|(at, codec)| may_have(*at, codec)).map(|(at, _)| at).collect();
-        let mut running = std::mem::take(&mut self.running);
-        running.choose(candidates.into_iter(), (is_sure, much_better), |at| {
-            Bound::of(rate, &self.with_running(points, at)).rate
-        });
-        self.running = running;
-    }
-
-    /// Returns the points of raw blocks and of all codecs, with impossible numbers for those that go on with a running
-    /// context and are not this one.
-    fn with_running(&self, points: &[CodecPoint], at: Option<usize>) -> Vec<CodecPoint> {
-        let is_possible =
-            |place: usize, codec: &CodecEstimate<C>| !codec.continues || at == Some(place);
-        let mut points = points.to_vec();
-        for ((place, codec), point) in self.estimates.all().iter().enumerate().zip(&mut points[1..])
-        {
-            if !is_possible(place, codec) {
-                *point = CodecPoint::IMPOSSIBLE;
-            }
-        }
-        points
     }
 
     /// Returns true if fewer blocks than this share were sent uncompressed.

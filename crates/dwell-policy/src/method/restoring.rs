@@ -2,12 +2,17 @@
 
 use dwell_base::Instant;
 
+use super::codecs::CodecEstimate;
+
 /// Before anything is known: a decoder of such codecs has as much to do as the encoder, and other work beside it.
 const AT_FIRST: f64 = 1.15;
 /// While the other end is what is waited for, it is taken to be so many times slower still, ...
 const SLOWER: f64 = 1.5;
 /// ... up to this many times.
 const MOST: f64 = 8.0;
+/// To save time, what takes it long is used only if it may be so many times slower than it is taken to be: that it is shows only when what it has not
+/// restored yet fills its buffers, and the last of this is as late then.
+const SLOW_MARGIN: f64 = 1.3;
 /// The time over which is looked at how much of it was waited for the other end, in nanoseconds; and the part from which on that is
 /// too much.
 const LOOK_NS: u64 = 500_000_000;
@@ -33,6 +38,12 @@ impl Restoring {
     /// Returns how many times longer than compressing it takes.
     pub(super) const fn factor(&self) -> f64 {
         self.factor
+    }
+
+    /// Returns how many times longer than compressing it takes with this codec, as far as it counts for the choice; 0 if it does not.
+    pub(super) fn factor_for<C>(&self, codec: &CodecEstimate<C>, saves_bytes: bool) -> f64 {
+        let margin = if codec.is_slow && !saves_bytes { SLOW_MARGIN } else { 1.0 };
+        if codec.takes_receiver { margin * self.factor } else { 0.0 }
     }
 
     /// Notes how long the transport has waited for the other end since it began, in nanoseconds. `is_used` while blocks

@@ -1,7 +1,7 @@
 //! The codec of a running context: it is of one at a time, and to change it takes a new generation.
 
 /// A codec takes the place of another if it is expected to carry so many times more.
-const BETTER: f64 = 1.03;
+pub(super) const BETTER: f64 = 1.03;
 /// The bytes that are compressed, through the context or past it, before the first codec may give way to another one: it was chosen by what is
 /// assumed of them.
 const HOLD_FIRST_BYTES: u64 = 256 << 10;
@@ -22,6 +22,8 @@ pub(super) struct Running {
     /// The bytes that were compressed since the context has this codec.
     bytes: u64,
     hold_bytes: u64,
+    /// The place of one that was tried, and need not wait.
+    found: Option<usize>,
     /// It was chosen for a rate that was only expected.
     is_guess: bool,
     plans: u32,
@@ -31,6 +33,11 @@ impl Running {
     /// Returns the place of the codec that is used.
     pub(super) const fn at(&self) -> Option<usize> {
         self.at
+    }
+
+    /// Notes that this one was tried beside: the present one is not held to if it is better.
+    pub(super) const fn found(&mut self, at: Option<usize>) {
+        self.found = at;
     }
 
     /// Notes that bytes were compressed.
@@ -55,7 +62,7 @@ impl Running {
         self.is_guess = !is_sure && (self.at.is_none() || self.is_guess);
         let rates = candidates.map(|at| (at, rate_with(Some(at))));
         let Some((best, rate)) = rates.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-        let factor = if is_held { much_better } else { BETTER };
+        let factor = if is_held && self.found != Some(best) { much_better } else { BETTER };
         let is_better = match self.at {
             None => true,
             Some(now) => now != best && rate > factor * rate_with(Some(now)),
@@ -73,7 +80,7 @@ impl Running {
             Some(_) => HOLD_MIN_BYTES,
         };
         self.before = self.at.replace(to);
-        self.bytes = 0;
+        (self.bytes, self.found) = (0, None);
     }
 }
 
@@ -121,6 +128,16 @@ mod tests {
         running.went(HOLD_MAX_BYTES as usize);
         assert_eq!(compare(&mut running, &[0.0, 0.0, 1.0]), Some(2));
         assert_eq!(running.hold_bytes, HOLD_MIN_BYTES);
+    }
+
+    #[test]
+    fn what_was_tried_beside_need_not_wait() {
+        let mut running = Running::default();
+        assert_eq!(compare(&mut running, &[1.0, 2.0, 1.5]), Some(1));
+        running.found(Some(2));
+        assert_eq!(compare(&mut running, &[2.2, 2.0, 2.1]), Some(1), "another is better yet");
+        assert_eq!(compare(&mut running, &[2.1, 2.0, 2.2]), Some(2));
+        assert_eq!(compare(&mut running, &[2.1, 2.5, 2.2]), Some(2), "too soon");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::estimate::smoothed;
 use crate::rate::{LinkRate, LinkReport};
 
 use super::codecs::{Choice, Measured, Prior};
-use super::hull::{Block, Hull, Offer, SHORT_LEN};
+use super::hull::{Block, Hull, Offer, SHORT_LEN, TriedAside};
 use super::learned::Learned;
 use super::switching::Switching;
 use super::write_cost::WriteCost;
@@ -248,6 +248,22 @@ impl<C: Copy + PartialEq> Steering<C> {
                 let block = Block { len, history_len, looks_random, more, probing, busy };
                 hull.codec(now, (&self.link, self.writing), block)
             }
+        }
+    }
+
+    /// Returns a codec to be tried beside, on a block that another one compresses for the stream, and that one; once, when it is time for
+    /// that. The result is for [`Steering::tried_aside`].
+    pub fn take_trial(&mut self) -> Option<(C, C)> {
+        match &mut self.rule {
+            State::Hull(hull) => hull.take_trial(),
+            _ => None,
+        }
+    }
+
+    /// Notes what a codec would have left.
+    pub fn tried_aside(&mut self, tried: &TriedAside<C>) {
+        if let State::Hull(hull) = &mut self.rule {
+            hull.tried_aside(tried);
         }
     }
 

@@ -437,6 +437,7 @@ async fn receive_stream<F: FnMut(&Progress)>(
     let link_bytes_before = writer.link_bytes;
     let mut limits = Limits::in_order();
     (limits.window_log, limits.model_log) = (context.window, context.model);
+    limits.mixed_models = true;
     let mut receiver = Receiver::new(limits);
     let mut decompress = Decompressors::new();
     // What has come of it already.

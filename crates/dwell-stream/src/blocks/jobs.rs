@@ -4,6 +4,7 @@ use dwell_base::Instant;
 use dwell_policy::method::{Asked, Choice};
 
 use super::{Blocks, ROOM, Refers, State, Waiting, standing_alone};
+use crate::aside::{TRIAL_LEN_MIN, TRIAL_NS_MAX, Trial};
 use crate::compress::{Done, Job};
 use crate::context::{Lent, Position};
 
@@ -88,8 +89,10 @@ impl Blocks {
             }
             _ => None,
         };
-        if context.is_some() {
+        let mut trial = None;
+        if let Some(lent) = &context {
             self.context_used(now);
+            trial = self.trial(now, lent, asked.len);
         }
         let history = self.history_for(now, at, refers);
         let Waiting { part, state } = &mut self.queue[at];
@@ -104,7 +107,17 @@ impl Blocks {
             history,
             context,
             len_max,
+            trial,
         })
+    }
+
+    /// Returns what is to be tried on a block of this length beside, if it goes through a model. The block is back only behind the trial:
+    /// meanwhile the link must have enough to do, or it would be given what is uncompressed.
+    fn trial(&mut self, now: Instant, lent: &Lent, len: usize) -> Option<Trial> {
+        let memory_log = lent.model_memory_log()?;
+        let may = len >= TRIAL_LEN_MIN && self.steering.link.drain_ns(now) >= TRIAL_NS_MAX;
+        let codecs = may.then(|| self.steering.take_trial())??;
+        Some(Trial { codecs, memory_log })
     }
 
     /// Returns how many bytes a block of this length refers to: those of a stream that has more than it can send to all.
@@ -156,11 +169,14 @@ impl Blocks {
 
     pub(crate) fn done(&mut self, done: Done) {
         let compression = done.compression();
-        let Done { mut job, payload, took_ns, .. } = done;
+        let Done { mut job, payload, took_ns, tried, .. } = done;
         let used = compression.used_len();
         let lent = job.context.take();
         if !lent.as_ref().is_some_and(Lent::is_primed) {
             self.steering.compressed(&compression.measured(), job.looks_random);
+        }
+        if let Some(tried) = tried {
+            self.steering.tried_aside(&tried);
         }
         self.stats.compressed_with(&compression, took_ns);
         let refers = match &lent {

@@ -1,6 +1,6 @@
 //! How often a running context may get another model (`docs/stream-wire.md`, section 4).
 
-use dwell_codec::PpmSpec;
+use dwell_codec::ModelSpec;
 
 use crate::frame::Coder;
 
@@ -14,7 +14,7 @@ pub(crate) const CHANGE_LEN_MIN: u64 = 64 << 10;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModelChanges {
     /// That of the present generation, if it has one.
-    present: Option<PpmSpec>,
+    present: Option<ModelSpec>,
     /// Another one may come with a block that begins here in the stream's data, or later.
     next_at: u64,
 }
@@ -31,7 +31,7 @@ impl ModelChanges {
             self.next_at = at.saturating_add(CHANGE_LEN_MIN);
         }
         self.present = match coder {
-            Coder::Ppm(spec) => Some(spec),
+            Coder::Model(spec) => Some(spec),
             Coder::Zstd(_) => None,
         };
     }
@@ -42,16 +42,22 @@ impl ModelChanges {
     }
 
     fn is_another(&self, coder: Coder) -> bool {
-        matches!(coder, Coder::Ppm(spec) if self.present != Some(spec))
+        matches!(coder, Coder::Model(spec) if self.present != Some(spec))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use dwell_codec::{MixSpec, PpmSpec};
+
     use super::*;
 
     const fn ppm(order: u8, memory_log: u8) -> Coder {
-        Coder::Ppm(PpmSpec { order, memory_log })
+        Coder::Model(ModelSpec::Ppm(PpmSpec { order, memory_log }))
+    }
+
+    const fn mix(memory_log: u8) -> Coder {
+        Coder::Model(ModelSpec::Mix(MixSpec { memory_log }))
     }
 
     /// Begins a generation if it may.
@@ -65,7 +71,7 @@ mod tests {
 
     #[test]
     fn another_model_waits_for_64_kib_and_the_same_for_nothing() {
-        for other in [ppm(7, 20), ppm(6, 21)] {
+        for other in [ppm(7, 20), ppm(6, 21), mix(20)] {
             let mut changes = ModelChanges::default();
             assert!(begin(&mut changes, 5, ppm(6, 20)), "the first, wherever it is");
             assert!(begin(&mut changes, 6, ppm(6, 20)) && begin(&mut changes, 7, ppm(6, 20)));

@@ -1,5 +1,7 @@
 //! The running contexts of a receiver, and those that it grants on the way (`docs/stream-wire.md`, sections 4 and 4.1).
 
+use dwell_codec::CodecId;
+
 use super::{Phase, Receiver};
 use crate::config::MODEL_BESIDE_BYTES;
 use crate::context::ContextLimits;
@@ -8,6 +10,7 @@ use crate::frame::Preamble;
 
 /// What a running context has beside three windows, in bytes.
 const WINDOW_BESIDE_BYTES: u64 = 512 << 10;
+
 impl Receiver {
     /// Returns true if its sender could make use of a running context that it is granted ([`Receiver::grant`]), and was granted
     /// none.
@@ -51,7 +54,12 @@ impl Receiver {
     /// Returns true if what comes is decoded by a model: that takes tens of nanoseconds for each byte, some milliseconds for a block, and
     /// who has other things to do may leave it to another thread.
     pub fn has_model(&self) -> bool {
-        self.context.has_model()
+        self.context.has_model() || self.is_slow_next()
+    }
+
+    /// Returns true if a block is coming that takes tens of milliseconds.
+    pub(super) fn is_slow_next(&self) -> bool {
+        matches!(&self.phase, Phase::Payload(header) if header.codec == Some(CodecId::Mix))
     }
 
     /// Returns the bytes of memory that the running context holds.

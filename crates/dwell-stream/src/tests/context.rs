@@ -4,7 +4,7 @@ use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec};
 use proptest::prelude::*;
 
-use super::{text, transfer_over, with_context};
+use super::{rows, text, transfer_over, with_context};
 use crate::{
     AbortReason, Compressors, Config, Decompressors, Limits, LinkReport, Receiver, Sender,
     Strategy, StreamError,
@@ -36,6 +36,19 @@ fn with_model(window_log: u8) -> Config {
     let mut config = running(window_log);
     config.set_model(20);
     config
+}
+
+/// And these are of mix: without ppm it is not tried beside first, on longer blocks.
+fn with_mixed_models(window_log: u8) -> Config {
+    let mut config = Config { mixed_models: true, ..running(window_log) };
+    config.set_model(20);
+    config.codecs.retain(|codec| codec.id != CodecId::Ppm);
+    config
+}
+
+/// As above, by number.
+fn with_any(window_log: u8, which: usize) -> Config {
+    [running, with_model, with_mixed_models][which](window_log)
 }
 
 /// What a transport says of a slow link with a queue before it.
@@ -103,7 +116,7 @@ proptest! {
         piece_ns in prop_oneof![Just(1_000u64), Just(1_000_000), Just(50_000_000)],
         window_log in 15u8..19,
         idle: bool,
-        model: bool,
+        which in 0..3usize,
     ) {
         let (words, noise) = (text(40_000), noise(20_000));
         let data: Vec<u8> = parts
@@ -115,7 +128,7 @@ proptest! {
             })
             .copied()
             .collect();
-        let mut config = if model { with_model(window_log) } else { running(window_log) };
+        let mut config = with_any(window_log, which);
         config.idle_history = idle;
         let (got, sender) = transfer_over(&config, &data, &sizes, piece_ns).unwrap();
         prop_assert_eq!(got, data);
@@ -124,14 +137,16 @@ proptest! {
 
     #[test]
     fn damage_to_a_running_context_is_noticed(
-        at in 0usize..60_000, flip in 1u8.., model: bool,
+        at in 0usize..60_000, flip in 1u8.., which in 0..3usize,
     ) {
-        let data = text(60_000);
-        let mut wire = wire_of(&if model { with_model(16) } else { running(16) }, &data);
+        let data = text(25_000);
+        let mut wire = wire_of(&with_any(16, which), &data);
         let at = at % wire.len();
         wire[at] ^= flip;
         let (got, result) = receive(with_context(), &wire);
-        prop_assert!(result.is_err() && data.starts_with(&got), "{result:?}");
+        // A bit of no consequence: a model that could have more memory, or a codec that does not occur.
+        prop_assert!(result.is_err() || (got == data && (6..8).contains(&at)), "{result:?}");
+        prop_assert!(data.starts_with(&got), "what was given out is right");
     }
 }
 
@@ -173,20 +188,82 @@ fn a_model_must_be_accepted_with_its_memory() {
     }
 }
 
+/// Returns the bytes on the wire without models, with those of ppm, and with those of mix, too.
+fn lens_with_models(data: &[u8]) -> [usize; 3] {
+    [(0, false), (23, false), (23, true)].map(|(model_log, mixed_models)| {
+        let mut config = Config { mixed_models, ..Config::new(Strategy::Hull) };
+        config.set_window(20);
+        config.set_model(model_log);
+        let wire = wire_of(&config, data);
+        assert!(receive(with_context(), &wire) == (data.to_vec(), Ok(())));
+        wire.len()
+    })
+}
+
 #[test]
 fn over_a_slow_link_a_model_leaves_less() {
     let book = include_bytes!("../../../../data/text/book1.txt");
-    let [zstd, ppm] = [false, true].map(|has_model| {
-        let mut config = Config::new(Strategy::Hull);
-        config.set_window(20);
-        if has_model {
-            config.set_model(23);
-        }
-        let wire = wire_of(&config, book);
-        assert!(receive(with_context(), &wire) == (book.to_vec(), Ok(())));
-        wire.len()
-    });
+    let [zstd, ppm, mix] = lens_with_models(book);
     assert!(ppm < zstd * 9 / 10, "{ppm} and {zstd} bytes");
+    assert_eq!(mix, ppm, "of prose it would leave no less");
+    let [zstd, ppm, mix] = lens_with_models(&rows(1 << 20));
+    assert!(ppm < zstd && mix < ppm * 92 / 100, "{mix}, {ppm} and {zstd} bytes");
+}
+
+/// An end that does not know of them, as those of before, or is not said to, gets none; and who does not accept them refuses them.
+#[test]
+fn mixed_models_are_for_who_accepts_them() {
+    let book = &include_bytes!("../../../../data/text/book1.txt")[..300_000];
+    let codecs = |config: &Config| wire_of(config, book)[7] & 0xc0;
+    assert_eq!((codecs(&with_model(18)), codecs(&with_mixed_models(18))), (0x40, 0x80));
+    let may_get = |mixed_models| {
+        let mut config = Config { mixed_models, may_get_context: true, ..running(0) };
+        config.idle_history = true;
+        let wire = wire_of(&config, book);
+        (wire[3], wire[7] & 0xc0)
+    };
+    assert_eq!((may_get(false), may_get(true)), ((6, 0x40), (6, 0xc0)));
+
+    let refuses = Limits { mixed_models: false, ..with_context() };
+    assert!(receive(refuses, &wire_of(&with_model(18), book)) == (book.to_vec(), Ok(())));
+    for mixed in
+        [with_mixed_models(18), Config { may_get_context: true, mixed_models: true, ..running(0) }]
+    {
+        let wire = wire_of(&mixed, book);
+        assert!(receive(with_context(), &wire) == (book.to_vec(), Ok(())));
+        let (got, result) = receive(refuses, &wire);
+        assert!(got.is_empty() && matches!(result, Err(StreamError::Preamble(_))), "{result:?}");
+    }
+    // What was not announced is refused, too: here the bit is taken from the preamble.
+    let mut config = with_mixed_models(18);
+    config.codecs = vec![CodecSpec::with_default_level(CodecId::Mix), "lz4".parse().unwrap()];
+    let mut wire = wire_of(&config, book);
+    assert_eq!(wire[7] & 0xc0, 0x80);
+    wire[7] ^= 0xc0;
+    assert!(
+        matches!(receive(with_context(), &wire), (got, Err(StreamError::Header(_))) if got.is_empty())
+    );
+}
+
+/// Whoever feeds a receiver gets it back after each block that takes long, and is told before the first.
+#[test]
+fn a_mixed_model_does_a_block_at_a_time() {
+    let mut config = with_mixed_models(18);
+    config.codecs = vec![CodecSpec::with_default_level(CodecId::Mix)];
+    let data = text(50_000);
+    let wire = wire_of(&config, &data);
+    let (mut receiver, mut decompressors) = (Receiver::new(with_context()), Decompressors::new());
+    let (mut at, mut got) = (0, Vec::new());
+    while at < wire.len() {
+        let had_model = receiver.has_model();
+        let taken = receiver.feed(&wire[at..], &mut decompressors).unwrap();
+        assert!(taken > 0);
+        at += taken;
+        let len = receiver.data().len();
+        assert!(len <= 4096 && (len == 0 || had_model), "{len}");
+        got.extend(receiver.take_all(Vec::new()));
+    }
+    assert!(got == data && receiver.end() == Ok(()));
 }
 
 #[test]
@@ -210,8 +287,22 @@ fn a_model_needs_memory_and_a_context() {
     config.set_model(24);
     config.codecs.iter_mut().for_each(|codec| codec.level = 13);
     assert!(config.check().is_err());
-    let more = with_model(20).context_bytes_max() - running(20).context_bytes_max();
-    assert!(((1 << 20)..(2 << 20)).contains(&more), "{more}");
+    for which in [1, 2] {
+        let more = with_any(20, which).context_bytes_max() - running(20).context_bytes_max();
+        // And what a trial takes of four.
+        let least = if which == 2 { 5 << 20 } else { 1 << 20 };
+        assert!((least..least + (1 << 19)).contains(&more), "{more}");
+    }
+    let mixed = |change: fn(&mut Config)| {
+        let mut config = with_mixed_models(20);
+        config.codecs = vec![CodecSpec::with_default_level(CodecId::Mix)];
+        change(&mut config);
+        config.check().map_err(|error| error.to_string())
+    };
+    assert_eq!(mixed(|_| {}), Ok(()));
+    assert!(mixed(|config| config.mixed_models = false).unwrap_err().contains("set mixed_models"));
+    assert!(mixed(|config| config.model_log = 0).unwrap_err().contains("use 20 to 26"));
+    assert!(mixed(|config| config.codecs[0].level = 2).is_err());
 }
 
 #[test]

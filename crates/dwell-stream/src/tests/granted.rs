@@ -3,7 +3,7 @@
 use dwell_base::{Instant, Rng};
 use proptest::prelude::*;
 
-use super::{referring, text};
+use super::{referring, rows, text};
 use crate::{
     AbortReason, Compressors, Config, Decompressors, Limits, LinkReport, Receiver, Sender,
     StreamError,
@@ -36,7 +36,8 @@ impl Line {
     fn new(config: &Config) -> Self {
         let mut sender = Sender::new(config).unwrap();
         sender.expect_rate(Instant::ZERO, 1e5);
-        let receiver = Receiver::new(Limits::in_order());
+        let limits = Limits { mixed_models: config.mixed_models, ..Limits::in_order() };
+        let receiver = Receiver::new(limits);
         Self { sender, receiver, wire: Vec::new(), got: Vec::new() }
     }
 
@@ -46,8 +47,10 @@ impl Line {
         let len = offered.len().min(most);
         let refused = len < offered.len();
         self.wire.extend_from_slice(&offered[..len]);
-        let taken = self.receiver.feed(&offered[..len], &mut Decompressors::new()).unwrap();
-        assert_eq!(taken, len);
+        let (mut at, mut decompressors) = (0, Decompressors::new());
+        while at < len {
+            at += self.receiver.feed(&offered[at..len], &mut decompressors).unwrap();
+        }
         self.sender.wrote(now, len);
         if refused {
             self.sender.blocked(now);
@@ -309,6 +312,31 @@ fn another_context_has_no_other_model_too_soon() {
         .filter(|codec| codec.id == dwell_codec::CodecId::Ppm);
     assert!(models.count() > 0, "{:?}", connection.there.sender.stats());
     connection.finish();
+}
+
+/// If both ends know that, the model of a context that is granted may be of mix.
+#[test]
+fn a_context_that_is_granted_may_mix() {
+    for mixed_models in [true, false] {
+        let codecs = Config::default().codecs;
+        let (block_len, buffer_len) = (64 << 10, 256 << 10);
+        let config = Config { mixed_models, codecs, block_len, buffer_len, ..config() };
+        let mut connection = Connection { there: Line::new(&config), ..Connection::new() };
+        connection.grant(15, 22);
+        connection.there.sender.expect_rate(connection.now, 1000.0);
+        report(&mut connection);
+        connection.now = connection.now + 300_000_000;
+        report(&mut connection);
+        let data = rows(600_000);
+        connection.send(&data);
+        let held = connection.there.receiver.context_bytes();
+        assert!(held as u64 <= Receiver::context_bytes_max(15, 22), "{held}");
+        let mut codecs = connection.there.sender.stats().by_codec.keys();
+        let is_mixed = codecs.any(|codec| codec.id == dwell_codec::CodecId::Mix);
+        assert_eq!((is_mixed, connection.there.wire[7] >> 7 == 1), (mixed_models, mixed_models));
+        connection.finish();
+        assert!(connection.there.got == data);
+    }
 }
 
 /// Nobody holds a history that nothing will refer to.

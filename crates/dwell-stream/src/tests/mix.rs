@@ -46,6 +46,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         (1..13i32).prop_map(|level| codec(CodecId::Zstd, level)),
         (2..13i32).prop_map(|order| codec(CodecId::Ppm, order)),
         Just(codec(CodecId::Ppm, 6)),
+        Just(codec(CodecId::Mix, 1)),
     ];
     prop_oneof![
         1 => Just(Kind::Raw),
@@ -79,7 +80,8 @@ impl Writer {
             layout: Layout::Blocks,
             block_len_log2: 16,
             reorder: 0,
-            codecs: 1 << CodecId::Lz4 as u8 | 1 << CodecId::Zstd as u8 | 1 << CodecId::Ppm as u8,
+            // lz4, zstd, and models of both kinds.
+            codecs: 0b1100_0110,
             history: false,
             goes_on: false,
             window_log: WINDOW_LOG,
@@ -179,19 +181,19 @@ fn data_of(blocks: &[Block], seed: u64) -> Vec<Vec<u8>> {
 
 /// Returns the data before the first block that begins another model too soon, if one does.
 fn before_the_first_too_soon(blocks: &[Block]) -> Option<usize> {
-    let (mut at, mut order, mut changed) = (0, None, None);
+    let (mut at, mut present, mut changed) = (0, None, None);
     for block in blocks {
         if let Kind::Running(codec) = block.kind {
-            let next = (codec.id == CodecId::Ppm).then_some(codec.level);
-            if next.is_some() && next != order {
+            let next = (codec.id != CodecId::Zstd).then_some(codec);
+            if next.is_some() && next != present {
                 if changed.is_some_and(|changed| at < changed + CHANGE_LEN_MIN) {
                     return Some(at);
                 }
                 changed = Some(at);
             }
-            order = next;
+            present = next;
         }
-        order = order.filter(|_| !block.is_last);
+        present = present.filter(|_| !block.is_last);
         at += block.len;
     }
     None

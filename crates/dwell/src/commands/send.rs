@@ -87,7 +87,7 @@ pub(crate) struct SendCommand {
     /// [default: time]
     #[arg(long, value_name = "WHAT", value_parser = objective, conflicts_with = "strategy")]
     objective: Option<Objective>,
-    /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate, ppm]
+    /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 19, deflate, ppm; to save bytes mix, too]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', value_parser = CodecSpec::of_stream)]
     codec: Vec<CodecSpec>,
     /// Whether the first 64 KiB at most, of what is no longer than 64 MiB, go a round trip sooner where that is 5 ms or more; who

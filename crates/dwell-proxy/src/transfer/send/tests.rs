@@ -149,17 +149,18 @@ fn an_older_receiver_is_named_as_such() {
     }
 }
 
-/// The versions of the head that a receiver with this hello is sent, and of what comes behind it, if it knows heads.
-fn versions_for(hello: Vec<u8>, knows_heads: bool, name: &str) -> Vec<u8> {
+/// The versions of the head that a receiver with this hello is sent, and of what comes behind it, if it knows heads; each with the
+/// codecs of models in it.
+fn versions_for(hello: Vec<u8>, knows_heads: bool, name: &str) -> Vec<(u8, u8)> {
     let data = Data::new(name, 4 << 20);
     let (found, versions) = std::sync::mpsc::channel();
     let result = sent(&data, SILENCE_MAX, move |mut stream| {
         let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
         let mut next = |stream: &mut TcpStream| loop {
-            if let Some(at) = bytes.windows(4).position(|bytes: &[u8]| bytes.starts_with(b"dws")) {
-                let version = bytes[at + 3];
-                bytes.drain(..at + 4);
-                break version;
+            if let Some(at) = bytes.windows(8).position(|bytes: &[u8]| bytes.starts_with(b"dws")) {
+                let found = (bytes[at + 3], bytes[at + 7] & 0xc0);
+                bytes.drain(..at + 8);
+                break found;
             }
             let len = stream.read(&mut piece).unwrap();
             assert!(len > 0, "no stream came");
@@ -179,21 +180,27 @@ fn versions_for(hello: Vec<u8>, knows_heads: bool, name: &str) -> Vec<u8> {
     versions.iter().collect()
 }
 
-/// Earlier builds do not say that they know models, and are sent none; before that they did not say that they know heads, or contexts.
+/// Earlier builds do not say that they know models of mix, and are sent none; nor before that any; before that they did not say that they know heads, or contexts.
 #[test]
 fn a_receiver_is_sent_the_version_that_it_knows() {
-    let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "").with_window(23).with_model(24);
-    let bytes = hello.encode();
-    assert_eq!(versions_for(bytes.clone(), true, "version-4"), [2, 4]);
+    let of_wish =
+        |wish| Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, wish).with_window(23).with_model(24);
+    let bytes = of_wish("").encode();
+    assert_eq!(versions_for(bytes.clone(), true, "version-4-time"), [(2, 0), (4, 0x40)]);
+    // Such models are worth it to save bytes only.
+    let hello = of_wish("bytes");
+    assert_eq!(versions_for(hello.encode(), true, "version-4"), [(2, 0), (4, 0xc0)]);
+    let earlier = Hello { features: hello.features & !Hello::MIXED_MODELS, ..hello.clone() };
+    assert_eq!(versions_for(earlier.encode(), true, "version-4-ppm"), [(2, 0), (4, 0x40)]);
     let without = |fields: usize| {
         let mut bytes = bytes.clone();
         bytes.truncate(bytes.len() - fields);
         bytes[5] -= fields as u8;
         bytes
     };
-    assert_eq!(versions_for(without(1), true, "version-3"), [2, 3]);
-    assert_eq!(versions_for(without(2), false, "version-3-without-features"), [2]);
-    assert_eq!(versions_for(without(3), false, "version-2"), [2]);
+    assert_eq!(versions_for(without(1), true, "version-3"), [(2, 0), (3, 0)]);
+    assert_eq!(versions_for(without(2), false, "version-3-without-features"), [(2, 0)]);
+    assert_eq!(versions_for(without(3), false, "version-2"), [(2, 0)]);
 }
 
 /// A receiver.
@@ -234,6 +241,7 @@ fn received(stream: &mut TcpStream, hello: &Hello, how: Receiving) -> (Vec<Vec<u
     loop {
         let mut limits = Limits::in_order();
         (limits.window_log, limits.model_log) = (hello.window_log, hello.model_log);
+        limits.mixed_models = hello.features & Hello::MIXED_MODELS != 0;
         let (mut receiver, mut decompress) = (Receiver::new(limits), Decompressors::new());
         let mut data = Vec::new();
         while !receiver.is_finished() {
