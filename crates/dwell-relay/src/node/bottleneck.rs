@@ -52,6 +52,10 @@ const ENTER_SAMPLES: usize = 4;
 /// A queue that is shorter than what is usually wanted stands all the same if so many times more is sent than comes: what it
 /// has no room for is lost.
 const FLOODED_TIMES: u64 = 2;
+/// If so many times more than comes is sent for so long, no path loses the rest by chance: whatever queue there is has been full for
+/// so long that nobody knows the way without it any more, and it can't be seen.
+const DROWNED_TIMES: u64 = 4;
+const DROWNED_NS: u64 = 3 * SECOND_NS / 2;
 /// While the relay paces, the queue is the least that was seen in this many reports; in fewer of those that come
 /// with the times of single datagrams, as each is the least of many then, ...
 const HELD_SAMPLES: usize = 3;
@@ -436,7 +440,7 @@ impl Bottleneck {
         let long_ns = if self.is_flooded(now) { ENTER_NS } else { long_ns };
         let service = self.service.service(now).filter(|service| service.is_smooth);
         let bps = match service.map(|service| service.bps) {
-            _ if stood_ns.is_some_and(|ns| ns > long_ns) => came_bps,
+            _ if stood_ns.is_some_and(|ns| ns > long_ns) || self.is_drowned(now) => came_bps,
             Some(bps) if is_possible(bps) => bps,
             _ => return,
         };
@@ -467,10 +471,22 @@ impl Bottleneck {
     fn is_flooded(&self, now: Instant) -> bool {
         let first =
             self.stood_samples(now).and_then(|samples| self.samples.iter().rev().nth(samples - 1));
-        let Some((first, last)) = first.zip(self.samples.back()) else { return false };
+        first.is_some_and(|first| self.sent_times_since(first, FLOODED_TIMES))
+    }
+
+    /// True if next to nothing of what was sent for longer has come.
+    fn is_drowned(&self, now: Instant) -> bool {
+        let first = self.samples.front();
+        let is_long = |first: &&Sample| now.since_ns(first.reported_at) >= DROWNED_NS;
+        first.filter(is_long).is_some_and(|first| self.sent_times_since(first, DROWNED_TIMES))
+    }
+
+    /// True if more than so many times as much was sent since then as came.
+    fn sent_times_since(&self, first: &Sample, times: u64) -> bool {
+        let Some(last) = self.samples.back() else { return false };
         let sent_bytes = last.sent_bytes - first.sent_bytes;
         let came_bytes = last.came_bytes.saturating_sub(first.came_bytes);
-        sent_bytes > came_bytes.saturating_mul(FLOODED_TIMES)
+        sent_bytes > came_bytes.saturating_mul(times)
     }
 
     /// The bottleneck is beyond: sets the pace.

@@ -120,6 +120,32 @@ fn a_thin_link_that_is_flooded_from_both_ends_is_found() {
     }
 }
 
+/// Where next to nothing comes from the beginning, the queue has been full for longer than anybody knows the way without it.
+#[test]
+fn a_rate_is_found_though_the_queue_was_never_seen_empty() {
+    for (spacing_us, random) in [(2_000, 0.5), (500, 0.5), (5_000, 1.0)] {
+        let configs = [0, 1].map(|end| config_with(end, true, "auto", "scheme = \"auto\""));
+        let link =
+            LinkSpec::new().with_rate(Rate::clamped_bps(64_000)).with_delay_ns(300 * MILLI_NS);
+        let mut net = Net::new(&configs, &link, 1);
+        net.set_traffic(Traffic { flows: 12, random, ..Traffic::default() });
+        net.run_to(1_000);
+        for (end, us) in net.ends.into_iter().zip([spacing_us, 500]) {
+            let spacing_ns = us * MICRO_NS;
+            net.net.with_node(end, |end, _, _| end.source(at_ms(1_000), u64::MAX, spacing_ns));
+        }
+        let found = |net: &Net| {
+            [0, 1].map(|end| net.end(end).peer().rate_bps.map_or(0.0, |bps| bps as f64 / 64e3))
+        };
+        for second in [20, 40, 60] {
+            net.run_to(second * 1_000);
+            let what = format!("{spacing_us} us, {random}, after {second} s: {:?}", found(&net));
+            println!("{what}");
+            assert!(found(&net).iter().all(|times| (0.5..2.5).contains(times)), "{what}");
+        }
+    }
+}
+
 /// A block is a second of such a link, and the queue in front of it holds two packets. All presets that gather blocks, with the
 /// link's own rate written.
 #[test]
