@@ -13,7 +13,7 @@ use dwell_testkit::virtual_net::{DirectionId, NodeId, VirtualNet};
 use crate::end::{Addresses, End, Pace, addresses};
 use crate::packet::FLOWS;
 use crate::setup::Setup;
-use crate::steady::{Place, Watch};
+use crate::steady::{Place, Seen, Watch};
 use crate::weather::{Incident, Spell};
 
 const HOUR_NS: u64 = 3_600 * SECOND_NS;
@@ -261,6 +261,8 @@ impl Run {
     fn check_share(&mut self, watches: &[Watch; 2], place: Place) -> Result<(), String> {
         for (side, watch) in watches.iter().enumerate() {
             let Some(seen) = watch.seen(self.net.now(), self.pace(side), place) else { continue };
+            let is_hidden = self.pace(1 - side).is_above(place);
+            let seen = Seen { off: seen.off.filter(|_| !is_hidden), ..seen };
             let summary = &mut self.summary;
             summary.watched += 1;
             summary.share_least = summary.share_least.min(seen.share);

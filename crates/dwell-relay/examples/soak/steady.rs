@@ -49,12 +49,20 @@ pub(crate) struct Seen {
     /// What came, as a share of what the link could take of it as it is.
     pub(crate) share: f64,
     /// The part of the looks in which the found rate was off; none if it was written, or the link was not full.
+    /// A written rate above the link of the other end hides it: that end's reports are lost.
     pub(crate) off: Option<f64>,
     /// What the link was given, as a share of what it takes, if there was more to send than came. More than 1 is what its
     /// queue had no room for.
     pub(crate) busy: Option<f64>,
     /// What of it was compressed, if that may be judged.
     pub(crate) compressed: Option<f64>,
+}
+
+impl Pace {
+    /// True if the written rate is more than the link's.
+    pub(crate) fn is_above(&self, place: Place) -> bool {
+        self.rate_source == RateSource::Configured && self.rate_bps > place.link_bps
+    }
 }
 
 impl Watch {
@@ -73,8 +81,7 @@ impl Watch {
     pub(crate) fn seen(&self, now: Instant, pace: Pace, place: Place) -> Option<Seen> {
         let elapsed_ns = now.since_ns(self.since);
         let is_found = pace.rate_source != RateSource::Configured;
-        let is_above = !is_found && pace.rate_bps > place.link_bps;
-        if elapsed_ns < LEAST_NS || is_above || place.cpu_share < PROCESSOR_MIN {
+        if elapsed_ns < LEAST_NS || pace.is_above(place) || place.cpu_share < PROCESSOR_MIN {
             return None;
         }
         let bps =
@@ -83,13 +90,15 @@ impl Watch {
         let came = bps(self.before.arrived_bytes, pace.arrived_bytes);
         let takes = if is_found { place.link_bps } else { place.link_bps.min(pace.rate_bps) };
         let is_full = offered > FULL * takes;
+        // What all arrives, compressed for a rate that is only assumed, fills no link.
+        let is_short = came < (1.0 - DROPPED) * offered;
         let sent = pace.sent_packets.saturating_sub(self.before.sent_packets);
         let compressed = pace.compressed_packets.saturating_sub(self.before.compressed_packets);
         Some(Seen {
             share: came / offered.min(takes).max(1.0),
-            off: (is_found && is_full).then(|| f64::from(self.off) / f64::from(self.looks.max(1))),
-            busy: (came < (1.0 - DROPPED) * offered)
-                .then(|| bps(self.before.link_bytes, pace.link_bytes) / takes),
+            off: (is_found && is_full && is_short)
+                .then(|| f64::from(self.off) / f64::from(self.looks.max(1))),
+            busy: is_short.then(|| bps(self.before.link_bytes, pace.link_bytes) / takes),
             compressed: (is_full && pace.is_compressible)
                 .then(|| compressed as f64 / sent.max(1) as f64),
         })
