@@ -345,9 +345,10 @@ impl Node {
         self.drops
     }
 
-    /// True if nothing waits in any port.
+    /// True if nothing waits in any port, nor the rest of what has begun to leave.
     pub fn is_empty(&self) -> bool {
-        self.peers.iter().all(|peer| peer.removed || peer.port.is_empty())
+        let is_idle = |peer: &Peer| peer.port.is_empty() && peer.parts.is_empty();
+        self.peers.iter().all(|peer| peer.removed || is_idle(peer))
     }
 
     /// When [`Node::serve_due`] must be called next, if nothing happens before.

@@ -56,6 +56,8 @@ const FLOODED_TIMES: u64 = 2;
 /// so long that nobody knows the way without it any more, and it can't be seen.
 const DROWNED_TIMES: u64 = 4;
 const DROWNED_NS: u64 = 3 * SECOND_NS / 2;
+/// ... and from each of so many of the latest reports to the next, too.
+const DROWNED_PAIRS: usize = 3;
 /// While the relay paces, the queue is the least that was seen in this many reports; in fewer of those that come
 /// with the times of single datagrams, as each is the least of many then, ...
 const HELD_SAMPLES: usize = 3;
@@ -66,8 +68,9 @@ const EVEN_NS: u64 = MILLI_NS;
 const RATE_SPAN_NS: u64 = 200 * MILLI_NS;
 /// ... and not over more than this, in which there was a pause.
 const RATE_SPAN_NS_MAX: u64 = 3 * SECOND_NS;
-/// Reports to look back on.
+/// Reports to look back on, each second one at least this much later.
 const SAMPLES_MAX: usize = 32;
+const APART_NS: u64 = 20 * MILLI_NS;
 /// The least delay is that of the last two to three of these: paths change, and clocks drift
 /// apart, by a tenth of a millisecond a second at the worst.
 const BASE_SPAN_NS: u64 = 10 * SECOND_NS;
@@ -337,7 +340,7 @@ impl Bottleneck {
         if sample.is_of_each {
             self.add_noise(sample.delay_ns);
         }
-        self.samples.push_back(sample);
+        self.push_sample(sample);
         self.add_delay(now, sample.delay_ns);
         self.trip.add(now, now.since_ns(sample.sent_at) as i64);
         match self.held {
@@ -345,6 +348,17 @@ impl Bottleneck {
             Some(_) => self.follow(now, is_least),
             None => self.look_out(now, refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS)),
         }
+    }
+
+    /// Reports that are repeated come so often that those that are kept would reach back too little.
+    fn push_sample(&mut self, mut sample: Sample) {
+        if let [.., before, last] = self.samples.make_contiguous()
+            && sample.reported_at.since_ns(before.reported_at) < APART_NS
+        {
+            sample.delay_ns = sample.delay_ns.min(last.delay_ns);
+            self.samples.pop_back();
+        }
+        self.samples.push_back(sample);
     }
 
     /// A queue that grows or shrinks evenly is no noise (our own changes of the pace would be, and each make the next one larger):
@@ -471,22 +485,21 @@ impl Bottleneck {
     fn is_flooded(&self, now: Instant) -> bool {
         let first =
             self.stood_samples(now).and_then(|samples| self.samples.iter().rev().nth(samples - 1));
-        first.is_some_and(|first| self.sent_times_since(first, FLOODED_TIMES))
+        let both = first.zip(self.samples.back());
+        both.is_some_and(|(first, last)| sent_times(first, last, FLOODED_TIMES))
     }
 
-    /// True if next to nothing of what was sent for longer has come.
+    /// True if next to nothing of what was sent for longer has come, and no more from each of the latest reports to the next: after an
+    /// outage all comes again.
     fn is_drowned(&self, now: Instant) -> bool {
-        let first = self.samples.front();
-        let is_long = |first: &&Sample| now.since_ns(first.reported_at) >= DROWNED_NS;
-        first.filter(is_long).is_some_and(|first| self.sent_times_since(first, DROWNED_TIMES))
-    }
-
-    /// True if more than so many times as much was sent since then as came.
-    fn sent_times_since(&self, first: &Sample, times: u64) -> bool {
-        let Some(last) = self.samples.back() else { return false };
-        let sent_bytes = last.sent_bytes - first.sent_bytes;
-        let came_bytes = last.came_bytes.saturating_sub(first.came_bytes);
-        sent_bytes > came_bytes.saturating_mul(times)
+        let Some(first) = self.samples.front() else { return false };
+        let is_long = now.since_ns(first.reported_at) >= DROWNED_NS;
+        let pairs = self.samples.iter().rev().zip(self.samples.iter().rev().skip(1));
+        let is_little = |(last, first): (&Sample, &Sample)| sent_times(first, last, DROWNED_TIMES);
+        is_long
+            && self.samples.len() > DROWNED_PAIRS
+            && pairs.take(DROWNED_PAIRS).all(is_little)
+            && self.samples.back().is_some_and(|last| sent_times(first, last, DROWNED_TIMES))
     }
 
     /// The bottleneck is beyond: sets the pace.
@@ -529,4 +542,11 @@ impl Bottleneck {
             }
         }
     }
+}
+
+/// True if more than so many times as much was sent from one to the other as came.
+fn sent_times(first: &Sample, last: &Sample, times: u64) -> bool {
+    let sent_bytes = last.sent_bytes - first.sent_bytes;
+    let came_bytes = last.came_bytes.saturating_sub(first.came_bytes);
+    sent_bytes > came_bytes.saturating_mul(times)
 }

@@ -364,8 +364,8 @@ pub(super) fn send_parts(peer: &mut Peer, index: usize, env: &mut impl Env, now:
     while peer.pacer.ready(now)
         && let Some(Part { fragment, keep, copy }) = parts.first()
     {
-        let waited_ns = peer.late_by_ns_max();
-        let sending = Sending { keep, copy, has_packets: true, waited_ns };
+        // It has waited for nothing but the link.
+        let sending = Sending { keep, copy, has_packets: true, waited_ns: u64::MAX };
         send_body(peer, index, env, now, sending, |body| body.fragment(&fragment));
         parts.remove_first();
     }

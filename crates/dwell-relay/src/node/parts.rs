@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use dwell_wire::Fragment;
+use dwell_wire::block::FRAGMENTS_MAX;
 
 /// A block that is being sent.
 #[derive(Clone, Debug)]
@@ -84,12 +85,15 @@ impl Parts {
         }
     }
 
-    /// A session begins, in which nothing of them has come.
-    pub(crate) fn begin_session(&mut self) {
+    /// A session begins, in which nothing of them has come, and parts may be this long. What would have to be cut into too many is lost.
+    pub(crate) fn begin_session(&mut self, part_len: usize) {
         let mut cuts = std::mem::take(&mut self.cuts);
-        for cut in &mut cuts {
-            (cut.id, cut.next) = (self.next_id(), 0);
-        }
+        cuts.retain_mut(|cut| {
+            cut.part_len = cut.part_len.min(part_len.max(1));
+            let parts = cut.record.len().div_ceil(cut.part_len);
+            (cut.id, cut.next, cut.last) = (self.next_id(), 0, parts.saturating_sub(1) as u8);
+            (2..=FRAGMENTS_MAX).contains(&parts)
+        });
         self.bytes = cuts.iter().map(|cut| cut.record.len() as u64).sum();
         self.cuts = cuts;
     }
@@ -112,9 +116,16 @@ mod tests {
     fn a_block_begins_again_in_another_session() {
         let mut parts = Parts::new(7);
         parts.push(&part(7, 1, 2), &[1; 250], 100);
-        parts.begin_session();
-        let Fragment { id, index, last, data } = parts.first().expect("it waits").fragment;
-        assert_eq!((id, index, last, data.len(), parts.bytes()), (8, 0, 2, 100, 250));
+        let first = |parts: &Parts| {
+            let Fragment { id, index, last, data } = parts.first().expect("it waits").fragment;
+            (id, index, last, data.len(), parts.bytes())
+        };
+        parts.begin_session(1_000);
+        assert_eq!(first(&parts), (8, 0, 2, 100, 250));
+        parts.begin_session(50);
+        assert_eq!(first(&parts), (9, 0, 4, 50, 250));
+        parts.begin_session(1);
+        assert!(parts.is_empty() && parts.bytes() == 0);
     }
 
     #[test]

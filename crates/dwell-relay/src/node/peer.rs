@@ -610,7 +610,7 @@ impl Peer {
         self.first_probes = FIRST_PROBES;
         let sent = self.retransmit_buffer.take();
         let awaited = std::mem::take(&mut self.to_retransmit);
-        self.parts.begin_session();
+        self.parts.begin_session(self.part_bytes_max());
         let came = self.reorder.begin_session();
         // Of tests only offers none.
         let ours = self.handshake.offered().contexts.unwrap_or(self.contexts.offer());

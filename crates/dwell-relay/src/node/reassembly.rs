@@ -29,7 +29,8 @@ pub(crate) struct ReassemblyDrops {
 #[derive(Debug)]
 struct Partial {
     id: u32,
-    began: Instant,
+    /// When its latest part came.
+    latest: Instant,
     /// By index; those that are not there yet are empty.
     parts: Vec<Vec<u8>>,
     missing: usize,
@@ -116,6 +117,7 @@ impl Reassembly {
             return None; // it came twice
         }
         part.extend_from_slice(fragment.data);
+        record.latest = now;
         record.missing -= 1;
         record.bytes += fragment.data.len();
         self.bytes += fragment.data.len();
@@ -134,9 +136,10 @@ impl Reassembly {
 
     /// Drops records that were incomplete for too long.
     fn expire(&mut self, now: Instant) {
-        while self.records.front().is_some_and(|record| now.since_ns(record.began) > WAIT_NS) {
+        let is_late = |record: &Partial| now.since_ns(record.latest) > WAIT_NS;
+        while let Some(at) = self.records.iter().position(is_late) {
             self.drops.timed_out += 1;
-            self.take(0);
+            self.take(at);
         }
     }
 
@@ -154,7 +157,7 @@ impl Reassembly {
         let count = usize::from(fragment.last) + 1; // at most 64
         self.records.push_back(Partial {
             id: fragment.id,
-            began: now,
+            latest: now,
             parts: vec![Vec::new(); count],
             missing: count,
             bytes: 0,

@@ -239,9 +239,11 @@ impl Reports {
 
     /// When the latest report is due once more; none if nothing ever came.
     fn again_at(&self, rx: &RxStatus) -> Option<Instant> {
-        let after = self.unheard.repeat_at()?;
+        let silent_at =
+            self.unheard.repeat_at().map(|at| at.max(self.reported_at + REPORT_AGAIN_NS));
+        let lossy_at = self.unheard.is_lossy().then(|| self.reported_at + REPORT_NS_MIN);
         let has_any = rx.datagrams > self.before.datagrams;
-        has_any.then(|| after.max(self.reported_at + REPORT_AGAIN_NS))
+        silent_at.into_iter().chain(lossy_at).min().filter(|_| has_any)
     }
 
     /// When the next report is due; none if nothing came that is worth one.

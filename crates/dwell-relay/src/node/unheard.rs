@@ -71,11 +71,13 @@ impl Unheard {
             report.recent_sent >= LOST_MIN && report.recent_sent > came.saturating_mul(LOST_TIMES);
     }
 
-    /// When our latest report is to be repeated; none if the peer has it, as far as is known, or little was sent since.
+    /// True if the peer says that it loses most, and enough was sent since our latest report for another one.
+    pub(super) fn is_lossy(&self) -> bool {
+        self.loses_most && self.since_ours_bytes >= REPEAT_LOST_BYTES
+    }
+
+    /// When our latest report is to be repeated to a peer that is silent; none if it is not, or little was sent since.
     pub(super) fn repeat_at(&self) -> Option<Instant> {
-        if self.loses_most && self.since_ours_bytes >= REPEAT_LOST_BYTES {
-            return Some(Instant::ZERO);
-        }
         let unreported = self.unreported.filter(|unreported| unreported.bytes > SILENT_BYTES)?;
         let is_enough = |halved: &u32| self.since_ours_bytes >= REPEAT_BYTES >> halved;
         let halved = (0..=HALVED_MAX).find(is_enough)?;
@@ -124,17 +126,20 @@ mod tests {
     fn reports_are_repeated_to_a_peer_that_loses_most() {
         let mut unheard = Unheard::default();
         send(&mut unheard, (0, 1_000), 10);
-        for (report, at) in [
-            (lost(100, 74), None),
-            (lost(100, 76), Some(Instant::ZERO)),
-            (lost(20, 20), None),
-            (lost(u64::MAX, u64::MAX), Some(Instant::ZERO)),
-            (lost(100, u64::MAX), Some(Instant::ZERO)),
-            (lost(u64::MAX, 0), None),
+        for (report, is_lossy) in [
+            (lost(100, 74), false),
+            (lost(100, 76), true),
+            (lost(20, 20), false),
+            (lost(u64::MAX, u64::MAX), true),
+            (lost(100, u64::MAX), true),
+            (lost(u64::MAX, 0), false),
         ] {
             unheard.on_report(&report);
-            assert_eq!(unheard.repeat_at(), at, "{report:?}");
+            assert_eq!((unheard.is_lossy(), unheard.repeat_at()), (is_lossy, None), "{report:?}");
         }
+        unheard.on_report(&lost(100, 76));
+        unheard.reported();
+        assert!(!unheard.is_lossy(), "little was sent since");
     }
 
     #[test]
