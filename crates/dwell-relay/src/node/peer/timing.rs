@@ -108,8 +108,7 @@ impl Peer {
         }
         let report = now >= self.tail_at() || self.report_at().is_some_and(|at| now >= at);
         // A node that receives packets all the time has no reason to ask, but wants the round trip.
-        let again_ns = if self.rtt_ns.is_none() { MEASURE_FIRST_NS } else { MEASURE_NS };
-        let due_again = now >= self.probed_at + again_ns;
+        let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
         let measure = (report && due_again) || now >= self.measure_at() || now >= self.ask_at();
         let probe = now >= self.probe_at(patience) || measure;
         let is_first = now >= self.first_at();
