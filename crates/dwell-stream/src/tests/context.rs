@@ -245,7 +245,7 @@ fn mixed_models_are_for_who_accepts_them() {
     );
 }
 
-/// Whoever feeds a receiver gets it back after each block that takes long, and is told before the first.
+/// Whoever feeds a receiver gets it back after each block that takes long, and knows it before the first.
 #[test]
 fn a_mixed_model_does_a_block_at_a_time() {
     let mut config = with_mixed_models(18);
