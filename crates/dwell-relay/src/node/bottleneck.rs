@@ -58,6 +58,8 @@ const DROWNED_TIMES: u64 = 4;
 const DROWNED_NS: u64 = 3 * SECOND_NS / 2;
 /// ... and from each of so many of the latest reports to the next, too.
 const DROWNED_PAIRS: usize = 3;
+/// Whether it is so is known when less was sent for as long, and so many datagrams.
+const TELLING_DATAGRAMS: u64 = 16;
 /// While the relay paces, the queue is the least that was seen in this many reports; in fewer of those that come
 /// with the times of single datagrams, as each is the least of many then, ...
 const HELD_SAMPLES: usize = 3;
@@ -453,9 +455,11 @@ impl Bottleneck {
         let stood_ns = self.stood_ns(now);
         let long_ns = if self.is_flooded(now) { ENTER_NS } else { long_ns };
         let service = self.service.service(now).filter(|service| service.is_smooth);
+        let is_drowned = self.is_drowned(now);
         let bps = match service.map(|service| service.bps) {
-            _ if stood_ns.is_some_and(|ns| ns > long_ns) || self.is_drowned(now) => came_bps,
+            _ if stood_ns.is_some_and(|ns| ns > long_ns) => came_bps,
             Some(bps) if is_possible(bps) => bps,
+            _ if is_drowned => came_bps,
             _ => return,
         };
         // The kernel's queue may be as short as that by which the rate would be seen.
@@ -466,7 +470,8 @@ impl Bottleneck {
         if is_local && (!is_short || held::target_ns(bps, quiet) > kernel_ns) {
             return;
         }
-        self.held = Some(Held::new(now, bps));
+        let begin = if is_drowned { Held::presumed } else { Held::new };
+        self.held = Some(begin(now, bps));
         self.follow(now, false);
     }
 
@@ -502,6 +507,15 @@ impl Bottleneck {
             && self.samples.back().is_some_and(|last| sent_times(first, last, DROWNED_TIMES))
     }
 
+    /// True if as much of what was sent since then is lost as if the path lost it whatever is sent; none if too little was.
+    fn is_lost_still(&self, since: Instant) -> Option<bool> {
+        let mut later = self.samples.iter().filter(|sample| sample.sent_at >= since);
+        let (first, last) = (later.next()?, later.next_back()?);
+        let is_enough = last.sent_at.since_ns(first.sent_at) >= DROWNED_NS
+            && last.highest - first.highest >= TELLING_DATAGRAMS;
+        is_enough.then(|| sent_times(first, last, FLOODED_TIMES))
+    }
+
     /// The bottleneck is beyond: sets the pace.
     fn follow(&mut self, now: Instant, is_least: bool) {
         let (Some(held), Some(last)) = (self.held.as_ref(), self.samples.back()) else { return };
@@ -525,6 +539,19 @@ impl Bottleneck {
             is_least,
         });
         let took_ns = now.since_ns(held.since);
+        let is_lost = held.is_presumed().then(|| self.is_lost_still(held.since)).flatten();
+        let attribution = match is_lost {
+            Some(true) => Attribution::NotOurs,
+            // What grows to many times as much without a queue was none either.
+            None if held.is_presumed() && attribution == Attribution::Unlimited => {
+                Attribution::NotOurs
+            }
+            Some(false) => {
+                held.confirm();
+                attribution
+            }
+            None => attribution,
+        };
         self.held = Some(held);
         match attribution {
             Attribution::Ours => {}

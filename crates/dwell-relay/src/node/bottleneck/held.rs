@@ -135,6 +135,8 @@ pub(super) struct Held {
     held_back_ns: u64,
     /// The queue that is being shortened.
     proof: Option<Proof>,
+    /// No queue was seen, but that next to nothing came; and it is not known yet whether that was so because too much was sent.
+    is_presumed: bool,
     /// The part of the latest reports in which the rate was seen from datagrams that stood behind each other.
     served: f64,
 }
@@ -190,8 +192,14 @@ impl Held {
             refresh_gain: 0.0,
             held_back_ns: 0,
             proof: None,
+            is_presumed: false,
             served: 0.0,
         }
+    }
+
+    /// The rate of a link of which no queue is seen.
+    pub(super) fn presumed(now: Instant, rate_bps: f64) -> Self {
+        Self { is_presumed: true, ..Self::new(now, rate_bps) }
     }
 
     /// The link has idled: what was under way before is over, and its rate is what it was until something else is seen.
@@ -231,6 +239,15 @@ impl Held {
         };
         self.gain = self.next_gain(sample, target_ns);
         attribution
+    }
+
+    /// True until it was seen whether less is lost as less is sent.
+    pub(super) fn is_presumed(&self) -> bool {
+        self.is_presumed
+    }
+
+    pub(super) fn confirm(&mut self) {
+        self.is_presumed = false;
     }
 
     /// Returns the wanted length of the queue beyond.
