@@ -561,7 +561,7 @@ impl<'a> Pump<'a> {
 
 /// Gives a receiver what has come. To decode by a model takes milliseconds: meanwhile another thread does what this one would have to do
 /// for other streams.
-fn feed(
+pub(crate) fn feed(
     receiver: &mut Receiver,
     bytes: &[u8],
     decompressors: &mut Decompressors,

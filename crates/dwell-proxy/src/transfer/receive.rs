@@ -31,6 +31,7 @@ use crate::carrier::{Carrier, CarrierError};
 use crate::engine::{self, RunError, StopSignals};
 use crate::hello::{Hello, Purpose};
 use crate::message::{Message, MessageError, Reason, Rest};
+use crate::pump::feed;
 use crate::reception::Reception;
 use crate::security::{self, Acceptor, Security};
 
@@ -448,8 +449,7 @@ async fn receive_stream<F: FnMut(&Progress)>(
         if at == len {
             (at, len) = (0, read_some(carrier, writer, &mut bytes).await?);
         }
-        at += receiver
-            .feed(&bytes[at..len], &mut decompress)
+        at += feed(&mut receiver, &bytes[at..len], &mut decompress)
             .map_err(|error| Failure::Transfer(TransferError::Damaged(error)))?;
         if !receiver.data().is_empty() {
             let piece = receiver.take_all(writer.spare.try_recv().unwrap_or_default());
