@@ -44,6 +44,8 @@ use held::{Attribution, Held, RateSample, Way};
 use marks::Marks;
 use service::ServiceWatch;
 
+use super::unheard::Unreported;
+
 /// A queue that delays by less is nobody's trouble.
 const ENTER_NS: u64 = 20 * MILLI_NS;
 /// It must stand for this long, and be seen in this many reports.
@@ -115,8 +117,6 @@ const ASSUMED_BPS_MAX: f64 = 100e6;
 /// of life and probes of the path, which nobody reports.
 const FORGET_NS: u64 = 10 * SECOND_NS;
 const FORGET_BYTES: u64 = 16 << 10;
-/// A pause of so long ends what a report was waited for.
-const PAUSE_NS: u64 = 2 * SECOND_NS;
 /// If a queue is not ours it is left alone for so long; twice as long each time, up to the maximum.
 const BACK_OFF_NS: u64 = 5 * SECOND_NS;
 const BACK_OFF_NS_MAX: u64 = 80 * SECOND_NS;
@@ -193,15 +193,7 @@ pub(crate) struct Bottleneck {
     alone_until: Instant,
     back_off_ns: u64,
     local_reports: u32,
-    unreported: Option<Unreported>,
-}
-
-/// What was sent since the latest report.
-#[derive(Clone, Copy, Debug)]
-struct Unreported {
-    since: Instant,
-    latest: Instant,
-    bytes: u64,
+    unreported: Unreported,
 }
 
 impl Bottleneck {
@@ -215,14 +207,7 @@ impl Bottleneck {
     /// The datagram that was just sent holds packets, so that a report follows it.
     #[inline]
     pub(crate) fn sent_packets(&mut self, now: Instant, link_bytes: u64) {
-        let nothing = Unreported { since: now, latest: now, bytes: 0 };
-        let unreported = self.unreported.get_or_insert(nothing);
-        // The last report before a pause may be lost; what comes after it has time again.
-        if now.since_ns(unreported.latest) > PAUSE_NS {
-            *unreported = nothing;
-        }
-        unreported.latest = now;
-        unreported.bytes += link_bytes;
+        self.unreported.sent_packets(now, link_bytes);
     }
 
     /// A new session, whose numbers and accounts begin again.
@@ -231,7 +216,7 @@ impl Bottleneck {
         self.service.begin_session();
         self.samples.clear();
         self.least_ns = None;
-        self.unreported = None;
+        self.unreported = Unreported::default();
     }
 
     /// Another way to the peer, or another peer: nothing is known.
@@ -242,10 +227,8 @@ impl Bottleneck {
     /// Forgets what was found if the peer has said nothing of what was sent for long. What idles keeps its rate, or what
     /// wakes it up would fill the queue beyond.
     pub(crate) fn forget_old(&mut self, now: Instant) {
-        let is_silent = |unreported: Unreported| {
-            now.since_ns(unreported.since) > FORGET_NS && unreported.bytes > FORGET_BYTES
-        };
-        if self.unreported.is_some_and(is_silent) {
+        let since = self.unreported.since(FORGET_BYTES);
+        if since.is_some_and(|since| now.since_ns(since) > FORGET_NS) {
             self.held = None;
         }
     }
@@ -338,7 +321,7 @@ impl Bottleneck {
         let is_least =
             self.base.least().is_some_and(|least| sample.delay_ns < least.saturating_sub(FALLS_NS));
         self.reported_at = now;
-        self.unreported = None;
+        self.unreported = Unreported::default();
         if sample.is_of_each {
             self.add_noise(sample.delay_ns);
         }

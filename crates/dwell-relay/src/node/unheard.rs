@@ -28,17 +28,35 @@ const HALVED_MAX: u32 = 3;
 const REPEAT_LOST_BYTES: u64 = 1 << 10;
 
 /// What was sent since the peer's latest report.
-#[derive(Clone, Copy, Debug)]
-struct Unreported {
-    since: Instant,
-    latest: Instant,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unreported {
+    /// When the first and the latest of it was.
+    span: Option<(Instant, Instant)>,
     bytes: u64,
+}
+
+impl Unreported {
+    /// Packets were sent, in a datagram that takes this of the link.
+    #[inline]
+    pub(super) fn sent_packets(&mut self, now: Instant, link_bytes: u64) {
+        let is_on = |(_, latest): &(Instant, Instant)| now.since_ns(*latest) <= PAUSE_NS;
+        match self.span.filter(is_on) {
+            Some((since, _)) => self.span = Some((since, now)),
+            None => *self = Self { span: Some((now, now)), bytes: 0 },
+        }
+        self.bytes += link_bytes;
+    }
+
+    /// Since when it was sent, if it is more than this.
+    pub(super) fn since(&self, bytes: u64) -> Option<Instant> {
+        self.span.filter(|_| self.bytes > bytes).map(|(since, _)| since)
+    }
 }
 
 /// What is known of whether the peer hears us, and we it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unheard {
-    unreported: Option<Unreported>,
+    unreported: Unreported,
     loses_most: bool,
     /// What was sent since our own latest report.
     since_ours_bytes: u64,
@@ -48,13 +66,7 @@ impl Unheard {
     /// Packets were sent, in a datagram that takes this of the link.
     #[inline]
     pub(super) fn sent_packets(&mut self, now: Instant, link_bytes: u64) {
-        let nothing = Unreported { since: now, latest: now, bytes: 0 };
-        let unreported = self.unreported.get_or_insert(nothing);
-        if now.since_ns(unreported.latest) > PAUSE_NS {
-            *unreported = nothing;
-        }
-        unreported.latest = now;
-        unreported.bytes += link_bytes;
+        self.unreported.sent_packets(now, link_bytes);
         self.since_ours_bytes += link_bytes;
     }
 
@@ -65,7 +77,7 @@ impl Unheard {
 
     /// The peer's latest report.
     pub(super) fn on_report(&mut self, report: &Report) {
-        self.unreported = None;
+        self.unreported = Unreported::default();
         let came = report.recent_sent.saturating_sub(report.recent_lost);
         self.loses_most =
             report.recent_sent >= LOST_MIN && report.recent_sent > came.saturating_mul(LOST_TIMES);
@@ -78,10 +90,10 @@ impl Unheard {
 
     /// When our latest report is to be repeated to a peer that is silent; none if it is not, or little was sent since.
     pub(super) fn repeat_at(&self) -> Option<Instant> {
-        let unreported = self.unreported.filter(|unreported| unreported.bytes > SILENT_BYTES)?;
+        let since = self.unreported.since(SILENT_BYTES)?;
         let is_enough = |halved: &u32| self.since_ours_bytes >= REPEAT_BYTES >> halved;
         let halved = (0..=HALVED_MAX).find(is_enough)?;
-        Some(unreported.since + SILENT_NS * u64::from(halved + 1))
+        Some(since + SILENT_NS * u64::from(halved + 1))
     }
 }
 
