@@ -448,6 +448,15 @@ impl<C: Copy + PartialEq> CodecPick<C> {
                     self.explore(now, at);
                 }
             }
+            // The nearest of which nothing is known yet either.
+            (None, None) if !can_stay => {
+                let nearest = |at: &usize| at.abs_diff(self.present);
+                let possible =
+                    (0..self.candidates.len()).filter(|&at| is_possible(self.candidates[at].codec));
+                if let Some(at) = possible.min_by_key(nearest) {
+                    self.use_(now, at);
+                }
+            }
             _ => self.calm(now),
         }
         self.present()

@@ -12,7 +12,7 @@ use dwell_wire::header::COMPRESSED_HEADER_LEN;
 use dwell_wire::packet::destination;
 use dwell_wire::record::BLOCK_PACKETS_MAX;
 
-use super::contexts::compress_in_context;
+use super::contexts::{Passage, compress_in_context, passage};
 use super::env::{CompressJob, Compression, Env, Ticket};
 use super::peer::Peer;
 use super::store::{Compressed, Onward, Store};
@@ -43,7 +43,13 @@ pub(super) fn compress(
         debug_assert!(false, "a job has packets");
         return;
     };
-    if compress_in_context(peer, index, job, store, env) {
+    let passage = passage(peer, env.now(), job, store);
+    if passage == Some(Passage::Raw) {
+        let (job, outcome, took_ns) = (job.id, Outcome::Failed, 0);
+        peer.port.handle(env.now(), Event::Compressed { job, outcome, took_ns });
+        return;
+    }
+    if passage.is_none() && compress_in_context(peer, index, job, store, env) {
         return;
     }
     let mut columnar_len = None;
@@ -56,22 +62,28 @@ pub(super) fn compress(
         }
         &scratch.block[..]
     };
-    let ticket = Ticket {
-        peer: index,
-        generation: peer.generation,
-        id: first,
-        job: job.id,
-        codec: codec_of(peer, bytes),
-        columnar_len,
-    };
+    let (group, codec) = codec_of(peer, passage.zip(job.context), bytes);
+    let generation = peer.generation;
+    let ticket =
+        Ticket { peer: index, generation, id: first, job: job.id, codec, group, columnar_len };
     let reply = give(peer, ticket, job, bytes, scratch.out, env);
     report(peer, ticket, store, scratch.out, (reply, env.now()));
 }
 
-/// Returns the codec for a packet or a batch of them, which are in no context.
-fn codec_of(peer: &mut Peer, bytes: &[u8]) -> CodecSpec {
+/// Returns the codec for a packet or a batch of them, which are in no context; and their group if they are outside of its
+/// context.
+fn codec_of(
+    peer: &mut Peer,
+    passage: Option<(Passage, u64)>,
+    bytes: &[u8],
+) -> (Option<u64>, CodecSpec) {
     let Peer { config, contexts, .. } = peer;
-    if config.picks_alone() { contexts.alone_codec(config.codec, bytes) } else { config.codec }
+    if let Some((Passage::By(codec), group)) = passage {
+        contexts.outgoing.saw_outside(group, bytes);
+        return (Some(group), codec);
+    }
+    let picks = config.picks_alone();
+    (None, if picks { contexts.alone_codec(config.codec, bytes) } else { config.codec })
 }
 
 /// Notes what a codec left of a batch that is in no context; nothing if it did not become smaller.
@@ -79,13 +91,17 @@ pub(super) fn note_alone(
     peer: &mut Peer,
     ticket: Ticket,
     store: &Store,
-    left_len: Option<usize>,
+    (now, left_len): (Instant, Option<usize>),
     took_ns: u64,
 ) {
     let Peer { port, contexts, .. } = peer;
-    let Some(alone) = contexts.alone_mut() else { return };
-    let len: usize = port.batch(ticket.job).iter().map(|&id| store.get(id).0.len()).sum();
-    alone.compressed(ticket.codec, (len as u64, left_len.unwrap_or(len) as u64), took_ns);
+    let len = || port.batch(ticket.job).iter().map(|&id| store.get(id).0.len()).sum();
+    let lens = |len: usize| (len as u64, left_len.unwrap_or(len) as u64);
+    if let Some(group) = ticket.group {
+        contexts.outgoing.compressed_outside(now, group, lens(len()), took_ns);
+    } else if let Some(alone) = contexts.alone_mut() {
+        alone.compressed(ticket.codec, lens(len()), took_ns);
+    }
 }
 
 /// Returns the destination of the compressed packets beyond the peer, if the peer can forward them.
@@ -137,7 +153,7 @@ fn report(
     (reply, now): (Compression, Instant),
 ) {
     if let Compression::Done { len, took_ns } = reply {
-        note_alone(peer, ticket, store, len, took_ns);
+        note_alone(peer, ticket, store, (now, len), took_ns);
     }
     let (outcome, took_ns) = match reply {
         Compression::Pending => return,

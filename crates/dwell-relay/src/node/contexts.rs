@@ -54,10 +54,11 @@ use overload::{Overload, Verdict};
 use trial::Done;
 
 pub use decode_job::DecodeJob;
-pub(super) use entering::{compress_in_context, finish};
+pub(super) use entering::{compress_in_context, finish, passage};
 pub(crate) use incoming::{GapWaits, Origin};
 pub use job::ContextJob;
 pub(super) use numbering::{Item, number_frame};
+pub(super) use outgoing::Passage;
 pub use trial::CodecTrial;
 
 /// A flow is bound to its context for so long at least, or for a round trip and this much more.

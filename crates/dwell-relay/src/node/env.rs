@@ -23,6 +23,8 @@ pub struct Ticket {
     pub(super) job: JobId,
     /// With what it is compressed: until it is done, the configuration may name another codec.
     pub(super) codec: CodecSpec,
+    /// The group of its packets, if it is compressed outside of their context.
+    pub(super) group: Option<u64>,
     /// The length of the block that it is, if its headers are in columns.
     pub(super) columnar_len: Option<u16>,
 }

@@ -162,7 +162,7 @@ impl Node {
             return;
         }
         if let Ok(left) = result {
-            note_alone(peer, ticket, &self.store, left.map(<[u8]>::len), took_ns);
+            note_alone(peer, ticket, &self.store, (now, left.map(<[u8]>::len)), took_ns);
         }
         let outcome = match result {
             Ok(Some(bytes)) => keep_compressed(peer, ticket, &mut self.store, bytes),

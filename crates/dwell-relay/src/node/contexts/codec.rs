@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use dwell_base::Instant;
 use dwell_base::Rate;
 use dwell_codec::{
-    Base, CodecError, CodecId, ContextEncoder, ContextSpec, MixSpec, ModelSpec, PPM_MEMORY_LOG_MIN,
-    PpmSpec,
+    Base, CodecError, CodecId, CodecSpec, ContextEncoder, ContextSpec, MixSpec, ModelSpec,
+    PPM_MEMORY_LOG_MIN, PpmSpec,
 };
 use dwell_policy::method::{Assumed, CodecPick, Processor, Tried};
 use dwell_wire::ModelOffer;
@@ -18,6 +18,8 @@ use crate::config::PICKED_LEVEL_MAX;
 /// What batches can be compressed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BatchCodec {
+    /// lz4, outside of the context: as fast as anything is, and what refers to nothing need not be kept.
+    Lz4,
     /// zstd with this level.
     Zstd(i32),
     /// A model of this order.
@@ -28,7 +30,8 @@ pub(super) enum BatchCodec {
 
 /// The codecs to choose from, with the time that each takes for a byte, in nanoseconds, before it was tried;
 /// that of a model is also what the receiver takes.
-const CANDIDATES: [(BatchCodec, f64); 11] = [
+const CANDIDATES: [(BatchCodec, f64); 12] = [
+    (BatchCodec::Lz4, 2.5),
     (BatchCodec::Zstd(-3), 4.0),
     (BatchCodec::Zstd(1), 7.0),
     (BatchCodec::Zstd(3), 11.0),
@@ -43,6 +46,11 @@ const CANDIDATES: [(BatchCodec, f64); 11] = [
     // Of such lines it leaves a fourth less again.
     (BatchCodec::Mix, 800.0),
 ];
+/// Nothing is compressed outside of contexts on links slower than this, in bits a second: there is time enough for what leaves
+/// less.
+const OUTSIDE_RATE_BPS_MIN: u64 = 100_000_000;
+/// What is compressed outside of contexts stays so down to this rate.
+const OUTSIDE_KEPT_RATE_BPS_MIN: u64 = 80_000_000;
 /// Contexts are not mixed on links faster than this, in bits a second: a megabyte or two a second is what a processor mixes, and
 /// lines that become a twentieth would need five of them. To try it takes a fifth of a second, which would be for
 /// nothing there.
@@ -50,12 +58,19 @@ const MIX_RATE_BPS_MAX: u64 = 2_000_000;
 /// One that is mixed stays so up to this rate: those that are found, and shares of a link, go up and down a little.
 const MIX_KEPT_RATE_BPS_MAX: u64 = 2_500_000;
 /// Before anything was tried, by the link's rate in bits a second.
-const FIRST: [(u64, BatchCodec); 2] =
-    [(20_000_000, BatchCodec::Zstd(6)), (100_000_000, BatchCodec::Zstd(3))];
+const FIRST: [(u64, BatchCodec); 4] = [
+    (20_000_000, BatchCodec::Zstd(6)),
+    (100_000_000, BatchCodec::Zstd(3)),
+    (400_000_000, BatchCodec::Zstd(1)),
+    (u64::MAX, BatchCodec::Lz4),
+];
+const LZ4: CodecSpec = CodecSpec { id: CodecId::Lz4, level: 1 };
 const FIRST_OF_FAST: BatchCodec = BatchCodec::Zstd(1);
 /// Of a quota the first codec is assumed to take no more than this part, of bytes of which it leaves so much.
 const FIRST_PART: f64 = 0.25;
 const FIRST_RATIO: f64 = 0.4;
+/// Batches that enter a context of which others are compressed outside are compressed with this level.
+const LEVEL_BESIDE_LZ4: i32 = -3;
 /// Batches that can't have the model that was picked are compressed with this level.
 const LEVEL_WITHOUT_MODEL: i32 = 6;
 
@@ -77,7 +92,7 @@ impl BatchCodec {
     pub(super) fn pick(first: Self) -> CodecPick<Self> {
         let assumed = |(codec, cost_ns)| {
             let receiver_bytes = match codec {
-                Self::Zstd(_) => 0.0,
+                Self::Lz4 | Self::Zstd(_) => 0.0,
                 Self::Ppm(_) => 1.0,
                 Self::Mix => model_bytes(Some(CodecId::Mix)) as f64,
             };
@@ -89,6 +104,7 @@ impl BatchCodec {
     /// Returns what batches are compressed with, by the configured coder that allows for any codec.
     pub(super) fn coder(self, configured: Coder, memory_log: u8) -> Coder {
         let (level, model) = match self {
+            Self::Lz4 => (LEVEL_BESIDE_LZ4, None),
             Self::Zstd(level) => (level, None),
             model => (LEVEL_WITHOUT_MODEL, model.model(memory_log)),
         };
@@ -98,10 +114,20 @@ impl BatchCodec {
     /// Returns its model with this memory, if it has one.
     fn model(self, memory_log: u8) -> Option<ModelSpec> {
         match self {
-            Self::Zstd(_) => None,
+            Self::Lz4 | Self::Zstd(_) => None,
             Self::Ppm(order) => Some(PpmSpec { order, memory_log }.into()),
             Self::Mix => Some(MixSpec { memory_log }.into()),
         }
+    }
+
+    /// Returns the codec of what is compressed outside of contexts.
+    pub(super) fn outside(self) -> Option<CodecSpec> {
+        (self == Self::Lz4).then_some(LZ4)
+    }
+
+    /// Returns true if it is a model.
+    pub(super) fn is_model(self) -> bool {
+        matches!(self, Self::Ppm(_) | Self::Mix)
     }
 
     /// Makes an encoder to try it.
@@ -132,7 +158,7 @@ impl BatchCodec {
         match (self, other) {
             (Self::Zstd(own), Self::Zstd(other)) => own >= other,
             (Self::Ppm(own), Self::Ppm(other)) => own >= other,
-            (Self::Mix, Self::Mix) => true,
+            (Self::Mix, Self::Mix) | (Self::Lz4, Self::Lz4) => true,
             _ => false,
         }
     }
@@ -173,6 +199,14 @@ impl Picking {
         self.pick.present().unwrap_or(FIRST_OF_FAST)
     }
 
+    /// A batch was compressed outside of the context.
+    pub(super) fn compressed_outside(&mut self, lens: (u64, u64), took_ns: u64) {
+        if self.codec().outside().is_some() {
+            self.pick.compressed(lens.0, lens.1, took_ns);
+            (self.batches, self.bytes) = (self.batches + 1, self.bytes + lens.0);
+        }
+    }
+
     /// A batch was compressed with this codec: lengths in bytes.
     pub(super) fn compressed(&mut self, coder: Coder, lens: (u64, u64), took_ns: u64) {
         if BatchCodec::of(coder) == self.codec() {
@@ -186,10 +220,10 @@ impl Picking {
         &mut self,
         now: Instant,
         rate: Option<Rate>,
-        models: Option<ModelOffer>,
+        decodes: Decodes,
     ) -> Option<(Vec<BatchCodec>, usize)> {
         let list =
-            self.pick.due_trial(now, bytes_a_second(rate), possible(self.codec(), models, rate));
+            self.pick.due_trial(now, bytes_a_second(rate), possible(self.codec(), decodes, rate));
         let batch_len = self.bytes / self.batches.max(1);
         (self.batches, self.bytes) = (0, 0);
         (!list.is_empty()).then_some((list, batch_len as usize))
@@ -215,12 +249,12 @@ impl Picking {
         &mut self,
         now: Instant,
         (rate, receiver): (Option<Rate>, Option<Rate>),
-        models: Option<ModelOffer>,
+        decodes: Decodes,
         processor: Processor,
     ) {
         self.pick.set_processor(processor);
         self.pick.set_receiver(bytes_a_second(receiver));
-        self.pick.review(now, bytes_a_second(rate), possible(self.codec(), models, rate));
+        self.pick.review(now, bytes_a_second(rate), possible(self.codec(), decodes, rate));
     }
 }
 
@@ -228,27 +262,43 @@ pub(super) fn bytes_a_second(rate: Option<Rate>) -> Option<f64> {
     rate.map(|rate| rate.as_bps() as f64 / 8.0)
 }
 
-/// Returns which codecs a context may have that has this one and may have these models, over a link of this rate.
+/// What the peer decodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Decodes {
+    /// lz4, outside of contexts.
+    pub(super) lz4: bool,
+    /// Models in the context.
+    pub(super) models: Option<ModelOffer>,
+}
+
+/// Returns which codecs a context may have that has this one, over a link of this rate to such a peer.
 fn possible(
     present: BatchCodec,
-    models: Option<ModelOffer>,
+    Decodes { lz4, models }: Decodes,
     rate: Option<Rate>,
 ) -> impl Fn(BatchCodec) -> bool {
+    let is_outside = present == BatchCodec::Lz4;
+    let least_bps = if is_outside { OUTSIDE_KEPT_RATE_BPS_MIN } else { OUTSIDE_RATE_BPS_MIN };
+    let is_fast = rate.is_some_and(|rate| rate.as_bps() >= least_bps);
     let is_mixed = present == BatchCodec::Mix;
     let most_bps = if is_mixed { MIX_KEPT_RATE_BPS_MAX } else { MIX_RATE_BPS_MAX };
     let is_thin = rate.is_some_and(|rate| rate.as_bps() <= most_bps);
     move |codec| match codec {
+        BatchCodec::Lz4 => is_fast && lz4,
         BatchCodec::Zstd(_) => true,
         BatchCodec::Ppm(_) => models.is_some(),
         BatchCodec::Mix => is_thin && models.is_some_and(|it| it.takes_mixed),
     }
 }
 
-/// Counts coders by the names that users write.
-pub(super) fn count(coders: impl Iterator<Item = Coder>) -> BTreeMap<String, u64> {
+/// Counts coders by the names that users write, or codecs of what is compressed outside.
+pub(super) fn count(
+    coders: impl Iterator<Item = (Coder, Option<CodecSpec>)>,
+) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    for coder in coders {
+    for (coder, outside) in coders {
         let name = match coder.model {
+            _ if let Some(outside) = outside => outside.to_string(),
             Some(ModelSpec::Ppm(model)) => format!("ppm:{}", model.order),
             Some(ModelSpec::Mix(_)) => "mix".to_owned(),
             None => format!("zstd:{}", coder.zstd.level),
@@ -273,6 +323,8 @@ mod tests {
         assert_eq!(small[0], BatchCodec::Zstd(6));
         assert_eq!(small[1..], [BatchCodec::Zstd(1); 3]);
         assert_eq!(BatchCodec::first(None, Some(0.1)), FIRST_OF_FAST);
+        let fast = [400, 401, 1_000].map(|mbps| first(mbps, None));
+        assert_eq!(fast, [BatchCodec::Zstd(1), BatchCodec::Lz4, BatchCodec::Lz4]);
     }
 
     const NMEA: &[u8] = include_bytes!("../../../../../data/telemetry/zed-f9p.nmea");

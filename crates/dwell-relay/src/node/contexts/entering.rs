@@ -13,7 +13,8 @@ use dwell_wire::{Alone, Headers};
 use super::begin::{Coder, Kind, Wanted};
 use super::choice::Mode;
 use super::job::{ContextJob, Made};
-use super::outgoing::{Entered, Left};
+use super::outgoing::{Entered, Left, Passage};
+use super::{Contexts, bound_ns};
 use crate::node::env::{Env, Ticket};
 use crate::node::peer::Peer;
 use crate::node::store::{InContext, Store};
@@ -27,27 +28,10 @@ pub(in crate::node) fn compress_in_context(
     store: &mut Store,
     env: &mut impl Env,
 ) -> bool {
-    let may_enter =
-        peer.contexts.outgoing.is_possible() && peer.contexts.outgoing.mode() != Mode::Stateless;
-    let Some(group) = job.context.filter(|_| may_enter) else {
-        return false;
-    };
-    let Some(&first) = peer.port.batch(job.id).first() else { return false };
-    // What must not be sent again can't be needed by what comes after it.
-    let treatment = store.treatment(first);
-    if treatment.once || treatment.alone || peer.port.batch(job.id).len() > BLOCK_PACKETS_MAX {
-        return false;
-    }
+    let Some((group, first)) = may_enter(peer, job, store) else { return false };
     let now = env.now();
     let (mut batch, out) = peer.contexts.spare.pop().unwrap_or_default();
-    let config = &peer.config;
-    let zstd = ContextSpec { level: config.codec.level, window_log: config.context_window_log };
-    let wanted = Wanted {
-        coder: Coder { zstd, model: config.model() },
-        picks: config.picks_codec,
-        memory_log: config.model_memory_log,
-        are_short: peer.has_short_batches,
-    };
+    let (config, wanted) = (&peer.config, wanted(peer));
     let len_max = if wanted.are_short { MODEL_RECORD_LEN_MAX } else { CONTEXT_BATCH_LEN_MAX };
     let packets = || peer.port.batch(job.id).iter().map(|&id| store.get(id).0);
     // Headers are predicted once it is known in which context; until then only the most that this can take.
@@ -112,9 +96,48 @@ pub(in crate::node) fn compress_in_context(
     true
 }
 
+/// Returns the group of a batch whose context it may enter, and its first packet.
+fn may_enter(peer: &Peer, job: Job, store: &Store) -> Option<(u64, PacketId)> {
+    let outgoing = &peer.contexts.outgoing;
+    let group = job.context?;
+    let batch = peer.port.batch(job.id);
+    let &first = batch.first()?;
+    // What must not be sent again can't be needed by what comes after it.
+    let treatment = store.treatment(first);
+    let is_possible = outgoing.is_possible() && outgoing.mode() != Mode::Stateless;
+    let fits = !treatment.once && !treatment.alone && batch.len() <= BLOCK_PACKETS_MAX;
+    (is_possible && fits).then_some((group, first))
+}
+
+/// Returns how batches pass the context of this group by, if they do.
+pub(in crate::node) fn passage(
+    peer: &mut Peer,
+    now: Instant,
+    job: Job,
+    store: &Store,
+) -> Option<Passage> {
+    let wanted = Some(wanted(peer)).filter(|it| it.picks)?;
+    let (group, _) = may_enter(peer, job, store)?;
+    let bound_ns = bound_ns(peer.rtt_ns);
+    let Contexts { outgoing, bindings, .. } = &mut peer.contexts;
+    outgoing.passage(now, (group, wanted), bound_ns, bindings)
+}
+
+/// Returns what contexts of the peer are to be.
+fn wanted(peer: &Peer) -> Wanted {
+    let config = &peer.config;
+    let zstd = ContextSpec { level: config.codec.level, window_log: config.context_window_log };
+    Wanted {
+        coder: Coder { zstd, model: config.model() },
+        picks: config.picks_codec,
+        memory_log: config.model_memory_log,
+        are_short: peer.has_short_batches,
+    }
+}
+
 fn ticket(peer: &Peer, (index, id): (usize, PacketId), job: Job) -> Ticket {
     let (generation, codec) = (peer.generation, peer.config.codec);
-    Ticket { peer: index, generation, id, job: job.id, codec, columnar_len: None }
+    Ticket { peer: index, generation, id, job: job.id, codec, group: None, columnar_len: None }
 }
 
 /// Puts a result into the first packet's place, if its generation can yet go on.

@@ -271,6 +271,8 @@ impl Node {
         peer.contexts.review(now, peer.config.history_mode, path);
         let (rate, takes_models) = (peer.pacer.lasting_rate(), peer.takes_models());
         peer.contexts.outgoing.set_path(rate, peer.rtt_ns);
+        let takes_lz4 = peer.decodes(CodecId::Lz4);
+        peer.contexts.outgoing.set_takes_lz4(takes_lz4);
         peer.contexts.incoming.set_path(peer.rtt_ns);
         let parallel = peer.contexts.outgoing.parallel(now);
         self.processors.set_parallel(index, parallel.min(peer.port.jobs_max() as f64));

@@ -8,6 +8,7 @@
 
 mod context;
 mod memory;
+mod outside;
 mod parallel;
 
 use std::collections::{HashMap, VecDeque};
@@ -24,12 +25,14 @@ use super::Limits;
 use super::again::{Again, LostBatch, LostBatches};
 use super::begin::{Coder, Generation, Kind, Wanted};
 use super::choice::Mode;
-use super::codec::{self, BatchCodec, Picking};
+use super::codec::{self, BatchCodec, Decodes, Picking};
 use super::counts::{OutgoingCounts, Reason};
 use super::job::Made;
 use super::trial::CodecTrial;
 use crate::node::store::InContext;
 use context::{Context, NUMBER_MIN};
+pub(in crate::node) use outside::Passage;
+use outside::Sample;
 
 /// Datagrams with records of one context whose arrival was not confirmed; of more, those before are
 /// not known any more, and only the peer can say that they are missing.
@@ -90,11 +93,13 @@ struct Trials {
     /// The next one may be asked for from then on, if there is time for it.
     may_begin_at: Instant,
     may_begin: bool,
+    /// What one is to be of, as it comes, if it does not go through a context.
+    sample: Option<Sample>,
 }
 
 impl Trials {
     fn may_begin(&self, now: Instant) -> bool {
-        self.may_begin && self.due.is_none() && now >= self.may_begin_at
+        self.may_begin && self.due.is_none() && self.sample.is_none() && now >= self.may_begin_at
     }
 }
 
@@ -113,6 +118,8 @@ pub(crate) struct Outgoing {
     wanted: Mode,
     /// The peer restores headers that are predicted.
     takes_predicted: bool,
+    /// It decodes lz4.
+    takes_lz4: bool,
     /// The rate of the link, as far as it is known, and whether batches are short enough for models.
     rate: Option<Rate>,
     is_for_models: bool,
@@ -261,7 +268,7 @@ impl Outgoing {
             self.counts.crowded_out += 1;
             return None;
         }
-        context.used_at = now;
+        (context.used_at, context.is_passed_by) = (now, false);
         let Coder { zstd: ContextSpec { level, .. }, model } =
             context.coder((self.rate, self.quota), self.pick.as_ref(), wanted);
         let zstd = ContextSpec { level, ..zstd };
@@ -366,7 +373,7 @@ impl Outgoing {
         let found = self.contexts.get_mut(usize::from(at));
         // All may have been forgotten meanwhile, and others be in its place.
         let Some(context) = found.filter(|it| it.epoch == epoch && it.is_out) else { return false };
-        context.is_out = false;
+        (context.is_out, context.batched_at) = (false, now);
         context.memory_bytes = encoder.memory_bytes();
         context.originals.returned(&encoder, &mut self.lost);
         context.took(now, left.took_ns, left.primed);
@@ -381,8 +388,9 @@ impl Outgoing {
             picking.compressed(context.present.coder, left.lens, left.took_ns);
             let models = self.limits.and_then(|it| it.models);
             let models = models.filter(|it| runs && at < it.contexts);
+            let decodes = Decodes { lz4: self.takes_lz4, models };
             if self.trials.may_begin(now)
-                && let Some((codecs, len)) = picking.due_trial(now, self.rate, models)
+                && let Some((codecs, len)) = picking.due_trial(now, self.rate, decodes)
             {
                 let trial = CodecTrial::of_context(context.group, &encoder, len, codecs);
                 self.trials.due = Some(trial);
@@ -397,7 +405,7 @@ impl Outgoing {
 
     /// Returns true if a model was picked for one of the contexts, so that batches have to be short.
     pub(crate) fn has_picked_model(&self) -> bool {
-        let is_model = |it: &Picking| !matches!(it.codec(), BatchCodec::Zstd(_));
+        let is_model = |it: &Picking| it.codec().is_model();
         self.contexts.iter().any(|it| it.picking.as_deref().is_some_and(is_model))
     }
 
@@ -421,9 +429,11 @@ impl Outgoing {
         for (at, context) in self.contexts.iter_mut().enumerate() {
             if let Some(picking) = &mut context.picking {
                 let models = models.filter(|it| at < usize::from(it.contexts));
-                picking.review(now, (rate, receiver), models, processor);
+                let decodes = Decodes { lz4: self.takes_lz4, models };
+                picking.review(now, (rate, receiver), decodes, processor);
             }
         }
+        self.end_sample(now);
         self.trials.may_begin = may_try;
         let trial = self.trials.due.take()?;
         if !may_try {
@@ -621,8 +631,10 @@ impl Outgoing {
         if self.contexts.is_empty() && self.counts.is_nothing() {
             return TxContexts::default();
         }
-        let used = self.contexts.iter().filter(|it| it.is_open() && it.present.number > 0);
-        let codecs = codec::count(used.map(|it| it.present.coder));
+        let is_used =
+            |it: &&Context| it.is_open() && it.present.number > 0 || it.outside().is_some();
+        let used = self.contexts.iter().filter(is_used);
+        let codecs = codec::count(used.map(|it| (it.present.coder, it.outside())));
         TxContexts { codecs, ..self.counts.status(self.mode(), (open, bytes)) }
     }
 }

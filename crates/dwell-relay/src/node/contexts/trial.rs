@@ -59,6 +59,16 @@ impl CodecTrial {
     ) -> Self {
         let mut bytes = Vec::new();
         encoder.latest(TRIAL_LEN_MAX, &mut bytes);
+        Self::of_sample(group, bytes, batch_len, codecs)
+    }
+
+    /// The same on these bytes, of a group that is compressed outside of its context.
+    pub(super) fn of_sample(
+        group: u64,
+        bytes: Vec<u8>,
+        batch_len: usize,
+        codecs: Vec<BatchCodec>,
+    ) -> Self {
         let batch_len = batch_len.clamp(BATCH_LEN_MIN, MODEL_RECORD_LEN_MAX);
         Self::new(bytes, Subject::Context { group, batch_len, codecs, results: Vec::new() })
     }
@@ -147,9 +157,13 @@ fn in_context(
     (bytes, batch_len): (&[u8], usize),
     cpu_ns: &impl Fn() -> u64,
 ) -> Result<CodecPoint, CodecError> {
+    let (before, counted) = bytes.split_at(bytes.len() - bytes.len() / COUNTED_PART);
+    if let Some(codec) = codec.outside() {
+        let lens: Vec<_> = counted.chunks(batch_len).map(<[u8]>::len).collect();
+        return alone(codec, (counted, &lens), cpu_ns);
+    }
     let mut encoder = codec.encoder()?;
     let mut out = Vec::new();
-    let (before, counted) = bytes.split_at(bytes.len() - bytes.len() / COUNTED_PART);
     for batch in before.chunks(batch_len) {
         out.clear();
         encoder.compress(batch, &mut out)?;

@@ -1,5 +1,6 @@
 //! Batches that are predicted by models, between nodes.
 
+use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS};
 use dwell_testkit::extent;
 
@@ -354,4 +355,33 @@ fn who_can_not_keep_up_offers_no_models_for_a_while() {
     let (first, last) = (with_models[2], *with_models.last().unwrap());
     assert!(first > 0 && with_models[3..12].iter().all(|&it| it == first), "{with_models:?}");
     assert!(last > first, "{with_models:?}");
+}
+
+/// Over a fast link batches pass contexts by, compressed by lz4, and enter them when it turns out to be a thinner one. Nothing is
+/// lost or passed by others of its flow for that.
+#[test]
+fn over_fast_links_batches_pass_contexts_by() {
+    let lines = "scheme = \"auto\"\ncodec = \"auto\"";
+    let link = good_link().with_rate(Rate::from_mbps(500));
+    let mut net = pair_of_rate([lines; 2], "490mbit", &link, 5);
+    net.run_to(2_000);
+    net.start_sources(2_000, 300_000, 10 * MICRO_NS);
+    let mut batches = 0;
+    for (rate, until_ms, is_fast) in [("490mbit", 2_500, true), ("50mbit", 4_000, false)] {
+        net.reconfigure(0, &config_of(0, true, rate, lines));
+        net.run_to(until_ms);
+        let tx = net.end(0).peer().tx;
+        let name = if is_fast { "lz4" } else { "zstd:" };
+        assert!(tx.contexts.codecs.keys().all(|it| it.starts_with(name)), "{rate}: {tx:?}");
+        assert_eq!(tx.contexts.batches > batches, !is_fast, "{rate}: {tx:?}");
+        batches = tx.contexts.batches;
+    }
+    net.reconfigure(0, &config_of(0, true, "490mbit", lines));
+    net.run_to(10_000);
+    assert_sound(&net);
+    net.assert_flows_in_order();
+    let tx = net.end(0).peer().tx;
+    let rx = net.end(1).peer().rx.packets.packets;
+    assert_eq!(tx.sent.packets, rx);
+    assert!(tx.compressed.packets > tx.sent.packets / 4, "{tx:?}");
 }

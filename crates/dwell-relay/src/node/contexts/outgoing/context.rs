@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
-use dwell_codec::{Base, ContextDictionary, ContextEncoder};
+use dwell_codec::{Base, CodecSpec, ContextDictionary, ContextEncoder};
 use dwell_policy::method::CodecPick;
 use dwell_wire::{ContextReport, HeaderPredictor};
 
@@ -89,6 +89,10 @@ pub(super) struct Context {
     pub(super) originals: Originals,
     pub(super) written_at: Instant,
     pub(super) used_at: Instant,
+    /// When a batch last came out of the compressor.
+    pub(super) batched_at: Instant,
+    /// Batches are compressed outside of it, and nothing that waits for the peer's decoder can be passed by them.
+    pub(super) is_passed_by: bool,
     /// No generation begins before.
     pub(super) pause_until: Instant,
     pub(super) pause_ns: u64,
@@ -126,6 +130,8 @@ impl Context {
             originals: Originals::default(),
             written_at: Instant::ZERO,
             used_at: Instant::ZERO,
+            batched_at: Instant::ZERO,
+            is_passed_by: false,
             pause_until: Instant::ZERO,
             pause_ns: PAUSE_NS_MIN,
             picking: None,
@@ -242,6 +248,11 @@ impl Context {
         }
         let picking = self.picking.get_or_insert_with(|| Box::new(Picking::new(rate, other)));
         picking.codec().coder(wanted.coder, wanted.memory_log)
+    }
+
+    /// Returns the codec of its batches if they are compressed outside of it.
+    pub(super) fn outside(&self) -> Option<CodecSpec> {
+        self.picking.as_deref().and_then(|it| it.codec().outside())
     }
 
     /// Ends the generation if it can't be what it should be from now on.
