@@ -49,6 +49,15 @@ pub enum Outcome {
     NotSmaller,
     /// The codec failed; the originals are to be sent.
     Failed,
+    /// Nobody tried, since it may not be compressed yet; the originals are to be sent, as if there were no time.
+    Declined,
+}
+
+impl Outcome {
+    /// Returns true if it says something of the packets.
+    pub(crate) fn is_telling(self) -> bool {
+        !matches!(self, Self::Failed | Self::Declined)
+    }
 }
 
 /// A compressed batch that was lost on the link, and comes back to be retransmitted.

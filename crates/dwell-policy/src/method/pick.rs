@@ -273,6 +273,11 @@ impl<C: Copy + PartialEq> CodecPick<C> {
         }
     }
 
+    /// Returns true as long as nothing was ever tried.
+    pub fn knows_nothing(&self) -> bool {
+        self.candidates.iter().all(|it| it.ratio.is_none())
+    }
+
     /// Returns the codec in use; none if there are no codecs.
     pub fn present(&self) -> Option<C> {
         self.candidates.get(self.present).map(|it| it.codec)
@@ -446,15 +451,6 @@ impl<C: Copy + PartialEq> CodecPick<C> {
                 self.calm(now);
                 if let Some(at) = self.worth_using(now, link, needed, is_possible) {
                     self.explore(now, at);
-                }
-            }
-            // The nearest of which nothing is known yet either.
-            (None, None) if !can_stay => {
-                let nearest = |at: &usize| at.abs_diff(self.present);
-                let possible =
-                    (0..self.candidates.len()).filter(|&at| is_possible(self.candidates[at].codec));
-                if let Some(at) = possible.min_by_key(nearest) {
-                    self.use_(now, at);
                 }
             }
             _ => self.calm(now),

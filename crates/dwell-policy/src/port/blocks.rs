@@ -191,7 +191,7 @@ impl Blocks {
         let members = std::mem::take(&mut self.members);
         let bytes = members.iter().map(|&at| self.queue.node(at).bytes).sum();
         let to_bytes = common.book_compress(outcome, (members.len() as u32, bytes), took_ns);
-        if outcome != Outcome::Failed {
+        if outcome.is_telling() {
             self.learn(common, &members, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
         }
         match to_bytes {

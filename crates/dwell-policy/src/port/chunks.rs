@@ -157,7 +157,7 @@ impl Chunks {
         let entries = self.chunk.entries();
         let (packets, bytes) = (entries.len() as u32, entries.iter().map(|e| e.bytes).sum());
         let smaller = common.book_compress(outcome, (packets, bytes), took_ns);
-        if outcome != Outcome::Failed {
+        if outcome.is_telling() {
             common.learn(self.learned_as(), (bytes, smaller.unwrap_or(bytes)), took_ns);
         }
         self.taken = Taken::Compressed(smaller);

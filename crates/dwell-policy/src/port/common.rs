@@ -304,6 +304,9 @@ impl Common {
             self.explorer.spend(took_ns);
         }
         self.cpu_share.spend(took_ns);
+        if outcome == Outcome::Declined {
+            return None;
+        }
         let compress = &mut self.accounts.compress;
         compress.compressions += 1;
         compress.took_ns += took_ns;
@@ -324,6 +327,7 @@ impl Common {
                 compress.failed += u64::from(packets);
                 None
             }
+            Outcome::Declined => None,
         }
     }
 

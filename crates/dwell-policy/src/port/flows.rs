@@ -281,7 +281,7 @@ impl Flows {
         }
         let (packets, bytes) = (1 + unit.followers.len() as u32, unit.original_bytes());
         let to_bytes = common.book_compress(outcome, (packets, bytes), took_ns);
-        if outcome != Outcome::Failed {
+        if outcome.is_telling() {
             learn(common, unit, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
         }
         if let Some(to_bytes) = to_bytes {
@@ -290,11 +290,13 @@ impl Flows {
             return;
         }
         // They stay what they were.
+        let bypass = (outcome == Outcome::Declined).then_some(Bypass::NoTime);
         let mut followers = std::mem::take(&mut unit.followers);
-        unit.bytes = unit.first.bytes;
+        (unit.bytes, unit.bypass) = (unit.first.bytes, bypass);
         self.ready_bytes += unit_bytes(common, unit);
         for (behind, entry) in (at + 1..).zip(followers.drain(..)) {
-            let unit = Unit::raw(entry, self.spare.pop().unwrap_or_default());
+            let mut unit = Unit::raw(entry, self.spare.pop().unwrap_or_default());
+            unit.bypass = bypass;
             self.ready_bytes += unit_bytes(common, &unit);
             self.chosen.insert(behind, unit);
         }

@@ -146,7 +146,7 @@ impl Serial {
         let Some(entry) = self.queue.get_mut(self.ready) else { return };
         let smaller = common.book_compress(outcome, (1, entry.bytes), took_ns);
         let to_bytes = smaller.unwrap_or(entry.bytes);
-        if outcome != Outcome::Failed {
+        if outcome.is_telling() {
             common.learn((entry.flow, entry.class), (entry.bytes, to_bytes), took_ns);
         }
         entry.bytes = to_bytes;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_codec::Compressor;
+use dwell_codec::{CodecSpec, Compressor};
 
 use super::outbox::Outbox;
 use super::trials::Trials;
@@ -22,13 +22,16 @@ use crate::node::{
 /// link and the other peers are served meanwhile. Below it the handover to the worker and back
 /// costs more than it saves.
 const INLINE_NS_MAX: u64 = 150_000;
+/// Compressors for each peer: of what is in no context some has the codec of others that pass theirs by.
+const COMPRESSORS_MAX: usize = 2;
 
 /// The socket of one peer, and its state.
 #[derive(Debug)]
 pub(super) struct PeerSocket {
     pub(super) socket: Option<UdpPort>,
     pub(super) outbox: Outbox,
-    pub(super) compressor: Option<Compressor>,
+    /// Those that were asked for last.
+    pub(super) compressors: Vec<Compressor>,
     pub(super) blocked: bool,
     /// As it was asked for; zero if it is the system's.
     pub(super) send_buffer_bytes: usize,
@@ -71,7 +74,7 @@ impl PeerSocket {
         Self {
             socket: None,
             outbox: Outbox::new(),
-            compressor: None,
+            compressors: Vec::new(),
             blocked: false,
             send_buffer_bytes: 0,
             errors: BTreeMap::new(),
@@ -190,6 +193,20 @@ impl OsEnv {
     }
 }
 
+/// The compressor for a codec: one of these, or another in the place of the oldest.
+fn compressor(all: &mut Vec<Compressor>, codec: CodecSpec) -> Option<&mut Compressor> {
+    let at = match all.iter().position(|it| it.spec() == codec) {
+        Some(at) => at,
+        None => {
+            let new = Compressor::new(codec, None).ok()?;
+            all.truncate(COMPRESSORS_MAX - 1);
+            all.insert(0, new);
+            0
+        }
+    };
+    all.get_mut(at)
+}
+
 impl Env for OsEnv {
     fn now(&self) -> Instant {
         Clock::now()
@@ -207,11 +224,10 @@ impl Env for OsEnv {
         if job.cost_ns > INLINE_NS_MAX && self.compress_elsewhere(&job) {
             return Compression::Pending;
         }
-        let compressor = &mut self.peer_sockets[job.ticket.peer].compressor;
-        if compressor.as_ref().is_none_or(|c| c.spec() != job.codec) {
-            *compressor = Compressor::new(job.codec, None).ok();
-        }
-        let Some(compressor) = compressor else { return Compression::Failed };
+        let compressors = &mut self.peer_sockets[job.ticket.peer].compressors;
+        let Some(compressor) = compressor(compressors, job.codec) else {
+            return Compression::Failed;
+        };
         let start = Clock::now();
         let result = compressor.compress(job.packet, job.out);
         let took_ns = Clock::now().since_ns(start);

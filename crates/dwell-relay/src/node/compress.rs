@@ -45,7 +45,7 @@ pub(super) fn compress(
     };
     let passage = passage(peer, env.now(), job, store);
     if passage == Some(Passage::Raw) {
-        let (job, outcome, took_ns) = (job.id, Outcome::Failed, 0);
+        let (job, outcome, took_ns) = (job.id, Outcome::Declined, 0);
         peer.port.handle(env.now(), Event::Compressed { job, outcome, took_ns });
         return;
     }
@@ -62,7 +62,7 @@ pub(super) fn compress(
         }
         &scratch.block[..]
     };
-    let (group, codec) = codec_of(peer, passage.zip(job.context), bytes);
+    let (group, codec) = codec_of(peer, (env.now(), passage.zip(job.context)), bytes);
     let generation = peer.generation;
     let ticket =
         Ticket { peer: index, generation, id: first, job: job.id, codec, group, columnar_len };
@@ -74,12 +74,12 @@ pub(super) fn compress(
 /// context.
 fn codec_of(
     peer: &mut Peer,
-    passage: Option<(Passage, u64)>,
+    (now, passage): (Instant, Option<(Passage, u64)>),
     bytes: &[u8],
 ) -> (Option<u64>, CodecSpec) {
     let Peer { config, contexts, .. } = peer;
     if let Some((Passage::By(codec), group)) = passage {
-        contexts.outgoing.saw_outside(group, bytes);
+        contexts.outgoing.saw_outside(now, group, bytes);
         return (Some(group), codec);
     }
     let picks = config.picks_alone();

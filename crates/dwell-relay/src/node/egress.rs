@@ -46,7 +46,10 @@ impl Node {
             Record::Context(record) => self.of_context(env, (now, origin), index, record),
             Record::Raw(packet) => self.raw(env, index, packet),
             Record::Compressed(compressed) => self.restore_packet(env, index, compressed),
-            Record::Block(block) => self.restore_block(env, index, block),
+            Record::Block(block) => {
+                self.peers[index].contexts.incoming.came_outside();
+                self.restore_block(env, index, block);
+            }
             Record::Carried(carried) if self.forward_unopened(env, index, carried) => {}
             Record::Carried(carried) => match &carried.unit {
                 Unit::Compressed(compressed) => self.restore_packet(env, index, compressed),

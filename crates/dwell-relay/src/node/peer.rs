@@ -504,7 +504,7 @@ impl Peer {
     /// Returns the times that missing datagrams are waited for.
     pub(crate) fn waits(&self) -> Waits {
         let has_contexts = self.contexts.incoming.is_active();
-        let keeps_order = self.contexts.incoming.keeps_order();
+        let keeps_order = self.contexts.incoming.keeps_all_in_order();
         let order_wait_ns = if keeps_order { 0 } else { self.config.order_wait_ns };
         let pause_ns = match self.pacer.rate() {
             Some(rate) => 10 * rate.transmission_ns(ASK_BYTES),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_base::Rate;
+use dwell_base::time::SECOND_NS;
 use dwell_codec::{
     Base, CodecError, CodecId, CodecSpec, ContextEncoder, ContextSpec, MixSpec, ModelSpec,
     PPM_MEMORY_LOG_MIN, PpmSpec,
@@ -48,9 +49,9 @@ const CANDIDATES: [(BatchCodec, f64); 12] = [
 ];
 /// Nothing is compressed outside of contexts on links slower than this, in bits a second: there is time enough for what leaves
 /// less.
-const OUTSIDE_RATE_BPS_MIN: u64 = 100_000_000;
+pub(super) const OUTSIDE_RATE_BPS_MIN: u64 = 300_000_000;
 /// What is compressed outside of contexts stays so down to this rate.
-const OUTSIDE_KEPT_RATE_BPS_MIN: u64 = 80_000_000;
+const OUTSIDE_KEPT_RATE_BPS_MIN: u64 = 240_000_000;
 /// Contexts are not mixed on links faster than this, in bits a second: a megabyte or two a second is what a processor mixes, and
 /// lines that become a twentieth would need five of them. To try it takes a fifth of a second, which would be for
 /// nothing there.
@@ -58,11 +59,10 @@ const MIX_RATE_BPS_MAX: u64 = 2_000_000;
 /// One that is mixed stays so up to this rate: those that are found, and shares of a link, go up and down a little.
 const MIX_KEPT_RATE_BPS_MAX: u64 = 2_500_000;
 /// Before anything was tried, by the link's rate in bits a second.
-const FIRST: [(u64, BatchCodec); 4] = [
+const FIRST: [(u64, BatchCodec); 3] = [
     (20_000_000, BatchCodec::Zstd(6)),
     (100_000_000, BatchCodec::Zstd(3)),
     (400_000_000, BatchCodec::Zstd(1)),
-    (u64::MAX, BatchCodec::Lz4),
 ];
 const LZ4: CodecSpec = CodecSpec { id: CodecId::Lz4, level: 1 };
 const FIRST_OF_FAST: BatchCodec = BatchCodec::Zstd(1);
@@ -73,6 +73,9 @@ const FIRST_RATIO: f64 = 0.4;
 const LEVEL_BESIDE_LZ4: i32 = -3;
 /// Batches that can't have the model that was picked are compressed with this level.
 const LEVEL_WITHOUT_MODEL: i32 = 6;
+
+/// A sample of what is compressed outside of contexts that was given up is tried again after so long.
+const SAMPLE_APART_NS: u64 = 10 * SECOND_NS;
 
 const TRIAL_LOG: u8 = 18;
 /// A model is tried with less memory than it has in use: there is less that it could learn.
@@ -86,7 +89,9 @@ impl BatchCodec {
             let is_enough = |bps| quota.is_none_or(|quota| takes(codec, bps) <= FIRST_PART * quota);
             rate.map(Rate::as_bps).is_some_and(|bps| bps <= most && is_enough(bps))
         };
-        FIRST.iter().find(is_for).map_or(FIRST_OF_FAST, |&(_, codec)| codec)
+        let is_fast = rate.is_some_and(|rate| rate.as_bps() >= OUTSIDE_RATE_BPS_MIN);
+        let else_ = if is_fast { Self::Lz4 } else { FIRST_OF_FAST };
+        FIRST.iter().find(is_for).map_or(else_, |&(_, codec)| codec)
     }
 
     pub(super) fn pick(first: Self) -> CodecPick<Self> {
@@ -179,6 +184,8 @@ pub(super) fn assumed_ns(coder: Coder) -> f64 {
 /// Where a context stands with the choice of its codec.
 #[derive(Debug)]
 pub(super) struct Picking {
+    /// No sample is taken before: what was to come for one did not.
+    sample_from: Instant,
     pick: CodecPick<BatchCodec>,
     batches: u64,
     bytes: u64,
@@ -192,7 +199,7 @@ impl Picking {
     ) -> Self {
         let first = || BatchCodec::pick(BatchCodec::first(rate, quota));
         let pick = other.map_or_else(first, CodecPick::for_another);
-        Self { pick, batches: 0, bytes: 0 }
+        Self { sample_from: Instant::ZERO, pick, batches: 0, bytes: 0 }
     }
 
     pub(super) fn codec(&self) -> BatchCodec {
@@ -239,6 +246,17 @@ impl Picking {
         &self.pick
     }
 
+    /// Too little came for the sample that codecs were to be tried on: none is taken for a while.
+    pub(super) fn came_too_little(&mut self, now: Instant) {
+        self.sample_from = now + SAMPLE_APART_NS;
+        self.refused();
+    }
+
+    /// Returns true if a sample may be taken now.
+    pub(super) fn may_take_sample(&self, now: Instant) -> bool {
+        now >= self.sample_from && self.codec().outside().is_some()
+    }
+
     /// There was no time for the trial that was due.
     pub(super) fn refused(&mut self) {
         self.pick.refused();
@@ -252,6 +270,12 @@ impl Picking {
         decodes: Decodes,
         processor: Processor,
     ) {
+        let is_possible = possible(self.codec(), decodes, rate);
+        if !is_possible(self.codec()) && self.pick.knows_nothing() {
+            let first = BatchCodec::first(rate, None);
+            let is_lz4 = first == BatchCodec::Lz4;
+            self.pick = BatchCodec::pick(if is_lz4 { FIRST_OF_FAST } else { first });
+        }
         self.pick.set_processor(processor);
         self.pick.set_receiver(bytes_a_second(receiver));
         self.pick.review(now, bytes_a_second(rate), possible(self.codec(), decodes, rate));
@@ -323,6 +347,7 @@ mod tests {
         assert_eq!(small[0], BatchCodec::Zstd(6));
         assert_eq!(small[1..], [BatchCodec::Zstd(1); 3]);
         assert_eq!(BatchCodec::first(None, Some(0.1)), FIRST_OF_FAST);
+        assert_eq!(first(500, Some(0.1)), BatchCodec::Lz4);
         let fast = [400, 401, 1_000].map(|mbps| first(mbps, None));
         assert_eq!(fast, [BatchCodec::Zstd(1), BatchCodec::Lz4, BatchCodec::Lz4]);
     }

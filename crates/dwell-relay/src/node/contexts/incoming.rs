@@ -42,6 +42,8 @@ const HELD_ROUND_TRIPS: u64 = 3;
 const HELD_MARGIN_NS: u64 = 200 * MILLI_NS;
 /// The number of them: no more have numbers that can be distinguished.
 const HELD_MAX: usize = 1 << 14;
+/// Batches outside of contexts that came less than this ago have others behind them.
+const OUTSIDE_NS: u64 = 2 * SECOND_NS;
 /// The cost of each beside its bytes.
 const HELD_OVERHEAD_BYTES: usize = 128;
 /// A missing record is waited for so many round trips and so much longer, ...
@@ -175,6 +177,8 @@ pub(crate) struct Incoming {
     accepts_previous: bool,
     /// There were records in this session.
     is_active: bool,
+    /// When a batch last came that is in no context.
+    outside_at: Option<Instant>,
     /// When the latest datagram came.
     came_at: Instant,
     /// What is to be reported at once may be from now on.
@@ -200,6 +204,7 @@ impl Incoming {
             decoding: Decoding::default(),
             accepts_previous: false,
             is_active: false,
+            outside_at: None,
             came_at: Instant::ZERO,
             may_report_at_once_at: Instant::ZERO,
             counts: IncomingCounts::default(),
@@ -522,6 +527,17 @@ impl Incoming {
     /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.
     pub(crate) fn keeps_order(&self) -> bool {
         self.is_active && self.contexts.values().any(|it| it.keeps_order(self.came_at))
+    }
+
+    /// A batch came that is in no context: datagrams have to keep such in order.
+    pub(crate) fn came_outside(&mut self) {
+        self.outside_at = Some(self.came_at);
+    }
+
+    /// The same as [`Self::keeps_order`], if hardly any batches come beside those of contexts.
+    pub(crate) fn keeps_all_in_order(&self) -> bool {
+        let are_others = |at| self.came_at.since_ns(at) < OUTSIDE_NS;
+        self.keeps_order() && !self.outside_at.is_some_and(are_others)
     }
 
     /// True if a record that was held can be opened now.

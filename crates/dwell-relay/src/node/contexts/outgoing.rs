@@ -345,7 +345,8 @@ impl Outgoing {
             self.contexts.len() - 1
         } else {
             let idle = |it: &&(usize, &Context)| {
-                let was_used = now.since_ns(it.1.used_at) < EVICTABLE_NS;
+                let used_at = it.1.used_at.max(it.1.passed_at);
+                let was_used = now.since_ns(used_at) < EVICTABLE_NS;
                 !it.1.is_out && !was_used && !it.1.is_in_flight(now)
             };
             let all: Vec<_> = self.contexts.iter().enumerate().collect();
@@ -478,7 +479,7 @@ impl Outgoing {
                 context.first_number = context.next_number;
             }
         }
-        context.writes_alone = place.alone.is_some();
+        (context.writes_alone, context.batched_at) = (place.alone.is_some(), now);
         Some(context.number(now, place.context))
     }
 
@@ -616,6 +617,7 @@ impl Outgoing {
         for context in &mut self.contexts {
             // Not when it was used last: of what did not become smaller the peer knows nothing.
             let sent_at = context.written_at.max(context.began_at);
+            context.is_passed_by &= now.since_ns(context.passed_at) <= IDLE_NS;
             if context.encoder.is_some() && now.since_ns(sent_at) > IDLE_NS {
                 (context.encoder, context.ended) = (None, Some(Reason::Idle));
                 context.predictor = None;
@@ -631,10 +633,11 @@ impl Outgoing {
         if self.contexts.is_empty() && self.counts.is_nothing() {
             return TxContexts::default();
         }
-        let is_used =
-            |it: &&Context| it.is_open() && it.present.number > 0 || it.outside().is_some();
+        let is_used = |it: &&Context| it.is_open() && it.present.number > 0 || it.is_passed_by;
         let used = self.contexts.iter().filter(is_used);
-        let codecs = codec::count(used.map(|it| (it.present.coder, it.outside())));
+        let codecs = codec::count(
+            used.map(|it| (it.present.coder, it.outside().filter(|_| it.is_passed_by))),
+        );
         TxContexts { codecs, ..self.counts.status(self.mode(), (open, bytes)) }
     }
 }

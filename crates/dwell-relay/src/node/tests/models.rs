@@ -372,7 +372,11 @@ fn over_fast_links_batches_pass_contexts_by() {
         net.run_to(until_ms);
         let tx = net.end(0).peer().tx;
         let name = if is_fast { "lz4" } else { "zstd:" };
-        assert!(tx.contexts.codecs.keys().all(|it| it.starts_with(name)), "{rate}: {tx:?}");
+        let codecs = &tx.contexts.codecs;
+        assert!(
+            !codecs.is_empty() && codecs.keys().all(|it| it.starts_with(name)),
+            "{rate}: {tx:?}"
+        );
         assert_eq!(tx.contexts.batches > batches, !is_fast, "{rate}: {tx:?}");
         batches = tx.contexts.batches;
     }
@@ -384,4 +388,29 @@ fn over_fast_links_batches_pass_contexts_by() {
     let rx = net.end(1).peer().rx.packets.packets;
     assert_eq!(tx.sent.packets, rx);
     assert!(tx.compressed.packets > tx.sent.packets / 4, "{tx:?}");
+}
+
+/// Where a fast link loses and reorders, too, what passes contexts by is sent again, and comes in as good an order as what never has
+/// any contexts.
+#[test]
+fn what_passes_contexts_by_is_sent_again_and_kept_in_order() {
+    let link = good_link().with_rate(Rate::from_mbps(500)).with_loss(0.01).with_reorder(0.01);
+    let late = |codec: &str, seed: u64| {
+        let lines = format!("scheme = \"auto\"\ncodec = \"{codec}\"");
+        let mut net = pair_of_rate([&lines; 2], "490mbit", &link, seed);
+        net.run_to(2_000);
+        net.start_sources(2_000, 100_000, 2 * MICRO_NS);
+        net.run_to(6_000);
+        let tx = net.end(0).peer().tx;
+        assert_eq!(tx.contexts.codecs.keys().eq(["lz4"]), codec == "auto", "{tx:?}");
+        assert!(tx.resent_datagrams > 0, "{tx:?}");
+        (net.late_in_flow(), net.end(1).peer().rx.packets.packets)
+    };
+    let of = |codec| {
+        let all = extent::seeds(1, 3).map(|seed| late(codec, seed));
+        all.fold((0, 0), |(late, came), it| (late + it.0, came + it.1))
+    };
+    let (auto, lz4) = (of("auto"), of("lz4"));
+    assert!(auto.0 <= lz4.0 + lz4.0 / 2 + 20, "{auto:?}, {lz4:?}");
+    assert!(auto.1 >= lz4.1 * 97 / 100, "{auto:?}, {lz4:?}");
 }

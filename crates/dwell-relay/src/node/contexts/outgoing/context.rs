@@ -89,7 +89,9 @@ pub(super) struct Context {
     pub(super) originals: Originals,
     pub(super) written_at: Instant,
     pub(super) used_at: Instant,
-    /// When a batch last came out of the compressor.
+    /// When it was last passed by.
+    pub(super) passed_at: Instant,
+    /// When a batch last came out of the compressor, or was written.
     pub(super) batched_at: Instant,
     /// Batches are compressed outside of it, and nothing that waits for the peer's decoder can be passed by them.
     pub(super) is_passed_by: bool,
@@ -130,6 +132,7 @@ impl Context {
             originals: Originals::default(),
             written_at: Instant::ZERO,
             used_at: Instant::ZERO,
+            passed_at: Instant::ZERO,
             batched_at: Instant::ZERO,
             is_passed_by: false,
             pause_until: Instant::ZERO,
