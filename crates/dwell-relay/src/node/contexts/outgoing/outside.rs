@@ -1,8 +1,8 @@
 //! Batches that are compressed outside of their context, where that carries most.
 //!
 //! On links that are nearly as fast as the processor, a history is not worth what it costs: lz4 leaves as much as the
-//! fastest level of zstd in less time, and what refers to nothing need not be kept until the peer has it. The context stays as it
-//! is; it can be entered again whenever another codec is better, of which trials on what passes it by tell.
+//! fastest level of zstd in less time, and nothing is written to a ring. The context stays as it is; it can be entered again
+//! whenever another codec is better, of which trials on what passes it by tell.
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
@@ -54,12 +54,9 @@ impl Outgoing {
         bindings: &mut Bindings,
     ) -> Option<Passage> {
         let limits = self.limits.filter(|_| self.takes_lz4)?;
-        let is_full = self.contexts.len() >= usize::from(limits.contexts);
-        if is_full && !self.by_group.contains_key(&group) {
-            // It takes no context away from others before it needs one.
+        let Some(at) = self.context_of(now, group, wanted.coder.zstd, limits) else {
             return self.passage_by_others();
-        }
-        let at = self.context_of(now, group, wanted.coder.zstd, limits)?;
+        };
         let context = self.contexts.get_mut(usize::from(at))?;
         let _ = context.coder((self.rate, self.quota), self.pick.as_ref(), wanted);
         let codec = context.outside()?;
@@ -75,7 +72,7 @@ impl Outgoing {
         Some(Passage::By(codec))
     }
 
-    /// The same of a group that has no context, by what was found for others.
+    /// The same of a group that has no context, as all are in use, by what was found for others.
     fn passage_by_others(&self) -> Option<Passage> {
         let is_fast = self.rate.is_some_and(|rate| rate.as_bps() >= OUTSIDE_RATE_BPS_MIN);
         let latest = self.pick.as_ref()?.present().filter(|_| is_fast)?;
@@ -219,6 +216,27 @@ mod tests {
             let by = passage(&mut contexts, at(0));
             assert_eq!(matches!(by, Some(Passage::By(_))), passes, "{mbps} {takes_lz4}: {by:?}");
         }
+    }
+
+    /// Or it would never be known what is best for it.
+    #[test]
+    fn who_has_no_context_gets_one_that_is_not_used_any_more() {
+        let mut contexts = contexts(true);
+        let _ = review(&mut contexts, at(0), 1_000);
+        assert!(passage(&mut contexts, at(0)).is_some());
+        let of_another = |contexts: &mut Contexts, now| {
+            let Contexts { outgoing, bindings, .. } = contexts;
+            let by = outgoing.passage(now, (2, wanted()), BOUND_NS, bindings);
+            (by, outgoing.by_group.contains_key(&2))
+        };
+        // Nothing was found for the one that has it, either.
+        assert_eq!(of_another(&mut contexts, at(1_000)), (None, false));
+        let point = CodecPoint::new(1.0, 0.5);
+        contexts.outgoing.tried(at(1_000), (GROUP, &[Tried { codec: BatchCodec::Lz4, point }]), 0);
+        let (by, has_one) = of_another(&mut contexts, at(1_000));
+        assert!(matches!(by, Some(Passage::By(_))) && !has_one, "{by:?}");
+        let (by, has_one) = of_another(&mut contexts, at(3_000));
+        assert!(matches!(by, Some(Passage::By(_))) && has_one, "{by:?}");
     }
 
     #[test]
