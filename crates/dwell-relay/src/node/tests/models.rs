@@ -380,6 +380,11 @@ fn over_fast_links_batches_pass_contexts_by() {
         assert_eq!(tx.contexts.batches > batches, !is_fast, "{rate}: {tx:?}");
         batches = tx.contexts.batches;
     }
+    // The receiver leaves order to contexts when nothing came beside them for a while.
+    let order_wait_ns = |net: &Net| net.end(1).node.peers[0].waits().order_wait_ns;
+    assert!(order_wait_ns(&net) > 0);
+    net.run_to(4_900);
+    assert_eq!(order_wait_ns(&net), 0);
     net.reconfigure(0, &config_of(0, true, "490mbit", lines));
     net.run_to(10_000);
     assert_sound(&net);

@@ -16,6 +16,21 @@ fn a_path_keeps_order_by_contexts_only_while_they_run() {
     assert!(!pair.incoming.keeps_order(), "the first one may run yet, but nothing came of it");
 }
 
+/// Batches that are in no context have no place among those that are: datagrams keep them in order.
+#[test]
+fn beside_batches_of_no_context_a_path_does_not_leave_order_to_contexts() {
+    let mut pair = Pair::new(9);
+    let sent = pair.batch(0).expect("a context");
+    pair.incoming.came(pair.now);
+    pair.come(&sent);
+    assert!(pair.incoming.keeps_all_in_order());
+    pair.incoming.came_outside();
+    assert!(pair.incoming.keeps_order() && !pair.incoming.keeps_all_in_order());
+    pair.now = pair.now + 3 * SECOND_NS;
+    pair.incoming.came(pair.now);
+    assert!(pair.incoming.keeps_all_in_order());
+}
+
 #[test]
 fn a_receiver_gives_back_what_nobody_uses_and_begins_again() {
     for mode in [Mode::Running, Mode::Acknowledged] {
