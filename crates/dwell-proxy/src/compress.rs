@@ -47,7 +47,16 @@ struct Queue {
 impl CompressorPool {
     /// With a thread for each processor.
     pub(crate) fn new() -> io::Result<Self> {
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        Self::with(threads.min(THREADS_MAX))
+    }
+
+    /// For one stream, which has one job at a time: on threads that took turns, the codec's tables would be in no cache.
+    pub(crate) fn of_one_stream() -> io::Result<Self> {
+        Self::with(1)
+    }
+
+    fn with(threads: usize) -> io::Result<Self> {
         let pool = Self { usual: Arc::default(), slow: Arc::default() };
         for (shared, threads) in [(&pool.usual, threads), (&pool.slow, threads.div_ceil(2))] {
             for _ in 0..threads {

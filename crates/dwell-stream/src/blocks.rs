@@ -30,6 +30,9 @@ use waiting::{Outgoing, Part, Refers, State, Waiting};
 const BLOCKS_MAX: usize = 1024;
 /// The most empty buffers that are kept for reuse.
 const SPARE_MAX: usize = 4;
+/// The most bytes that wait of a stream that has much more to send, and a context through which all of it goes: several blocks are
+/// compressed at a time then, while those before them go.
+const BULK_BUFFER_LEN: usize = 1 << 20;
 /// A message refers to so many bytes before it, and two times its own length more, unless bytes are to be saved: what is further
 /// back brings it next to nothing, and would all have to be read for it.
 const REACH_LEN_MIN: usize = 8 << 10;
@@ -227,6 +230,10 @@ impl Blocks {
 
     pub(crate) fn expect_bulk(&mut self) {
         self.is_bulk = true;
+        // What can't go through a context yet had better wait for it.
+        if self.context.is_some() {
+            self.buffer_len = self.buffer_len.max(BULK_BUFFER_LEN);
+        }
     }
 
     pub(crate) fn finish(&mut self) {

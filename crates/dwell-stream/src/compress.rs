@@ -161,6 +161,15 @@ pub struct Job {
     pub(crate) len_max: usize,
     /// What is tried beside.
     pub(crate) trial: Option<Trial>,
+    /// The blocks behind it, which go on with the same context.
+    pub(crate) rest: Vec<Behind>,
+}
+
+/// A block of a job that goes on with the context of the one before it.
+pub(crate) struct Behind {
+    pub(crate) index: u64,
+    /// `ROOM` bytes, and the bytes to compress.
+    pub(crate) block: Vec<u8>,
 }
 
 impl fmt::Debug for Job {
@@ -181,7 +190,14 @@ impl Job {
 
     /// Returns the number of bytes to be compressed. Never zero.
     pub fn original_len(&self) -> usize {
-        self.block.len() - ROOM
+        let rest = self.rest.iter().map(|behind| behind.block.len() - ROOM);
+        self.block.len() - ROOM + rest.sum::<usize>()
+    }
+
+    /// Returns the number of blocks: more than one only of a stream that has much more to send
+    /// ([`Sender::expect_bulk`](crate::Sender::expect_bulk)).
+    pub fn blocks(&self) -> usize {
+        1 + self.rest.len()
     }
 
     /// Returns true if the result will refer to earlier blocks.
@@ -207,9 +223,14 @@ impl Job {
             Some(context) => context.compress(src, &mut compressors.running),
             None => compressors.compress(self.spec, &self.history, src, self.len_max),
         };
+        let behind = |behind: &Behind| {
+            let context = self.context.as_mut()?;
+            context.compress(&behind.block[ROOM..], &mut compressors.running)
+        };
+        let rest = self.rest.iter().map(behind).collect();
         let took_ns = clock().since_ns(begin);
         let tried = self.trial.and_then(|trial| trial.run(&self.block[ROOM..], clock));
-        Done { job: self, payload, took_ns, away_ns: took_ns, is_first, tried }
+        Done { job: self, payload, rest, took_ns, away_ns: took_ns, is_first, tried }
     }
 }
 
@@ -219,6 +240,8 @@ impl Job {
 pub struct Done {
     pub(crate) job: Job,
     pub(crate) payload: Option<Vec<u8>>,
+    /// The same of the blocks behind it.
+    pub(crate) rest: Vec<Option<Vec<u8>>>,
     pub(crate) took_ns: u64,
     pub(crate) away_ns: u64,
     pub(crate) is_first: bool,
@@ -240,14 +263,21 @@ impl Done {
         }
     }
 
+    /// None if one of them could not be compressed: then those behind it could not be, either.
+    fn compressed_len(&self) -> Option<usize> {
+        let all = std::iter::once(&self.payload).chain(&self.rest);
+        all.map(|payload| Some(payload.as_ref()?.len() - ROOM)).sum()
+    }
+
     /// Returns the result, as numbers.
     pub fn compression(&self) -> Compression {
         Compression {
             codec: self.job.spec,
             refers: self.job.refers(),
             history_len: self.job.history.len(),
+            blocks: self.job.blocks(),
             original_len: self.job.original_len(),
-            compressed_len: self.payload.as_ref().map(|payload| payload.len() - ROOM),
+            compressed_len: self.compressed_len(),
             took_ns: self.took_ns,
             away_ns: self.away_ns,
             is_first: self.is_first,
@@ -264,6 +294,8 @@ pub struct Compression {
     pub refers: bool,
     /// The length of the earlier data that it could refer to.
     pub history_len: usize,
+    /// The number of blocks; what follows is of all of them.
+    pub blocks: usize,
     /// The length before.
     pub original_len: usize,
     /// The length after; none if the result is of no use and the data are sent uncompressed. In a running context it

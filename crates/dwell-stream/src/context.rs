@@ -16,6 +16,9 @@ pub(crate) use changes::ModelChanges;
 /// better these are looked through.
 const BASES: [(i32, u32); 3] = [(4, 4 << 20), (12, 2 << 20), (15, 1 << 20)];
 const BASE_LEN_MIN: u32 = 256 << 10;
+/// The longest window of a generation by its level, as a binary logarithm: the tables of fast levels remember few places, so that a
+/// longer one takes up to a fifth more time (it is in no cache) and saves nothing, or costs bytes (a match from afar is a long offset).
+const WINDOW_LOGS: [(i32, u8); 1] = [(3, 21)];
 /// The level of an encoder until its first generation begins: any.
 const LEVEL_AT_FIRST: i32 = 1;
 
@@ -90,7 +93,7 @@ impl SenderContext {
     fn coder(&self, codec: CodecSpec) -> Coder {
         match model(codec, self.model_log) {
             Some(spec) => Coder::Model(spec),
-            None => Coder::Zstd(self.window_log),
+            None => Coder::Zstd(self.zstd_window_log(codec.level)),
         }
     }
 
@@ -113,22 +116,33 @@ impl SenderContext {
         }
         (self.codec, self.is_out, self.next_index) = (Some(codec), true, block.index + 1);
         let (level, window_log) = (codec.level, self.window_log);
-        Lent { encoder: self.encoder.take(), coder, level, window_log, begins }
+        Lent { encoder: self.encoder.take(), coder, level, window_log, begins, has_begun: false }
+    }
+
+    /// Returns the window of a generation with this level, as a binary logarithm.
+    fn zstd_window_log(&self, level: i32) -> u8 {
+        let most = WINDOW_LOGS.iter().find(|(up_to, _)| level <= *up_to);
+        most.map_or(self.window_log, |(_, log)| self.window_log.min(*log))
     }
 
     /// Returns what a new generation begins from.
     fn base_len(&self, codec: CodecSpec) -> u32 {
         let most = match self.coder(codec) {
             Coder::Model(spec) => spec.prime_len_max() as u32,
-            Coder::Zstd(_) => {
+            Coder::Zstd(window_log) => {
                 let most = BASES.iter().find(|(up_to, _)| codec.level <= *up_to);
-                most.map_or(BASE_LEN_MIN, |(_, len)| *len).min(1 << self.window_log)
+                most.map_or(BASE_LEN_MIN, |(_, len)| *len).min(1 << window_log)
             }
         };
         u32::try_from(self.through).map_or(most, |through| through.min(most))
     }
 
-    /// Takes itself back after a block of this length.
+    /// Notes that the job goes on with so many blocks.
+    pub(crate) const fn goes_on(&mut self, blocks: usize) {
+        self.next_index += blocks as u64;
+    }
+
+    /// Takes itself back after blocks of this length.
     pub(crate) fn returned(&mut self, lent: Lent, len: usize) {
         self.is_out = false;
         self.has_failed = lent.encoder.is_none();
@@ -154,6 +168,8 @@ pub(crate) struct Lent {
     window_log: u8,
     /// The length of the base, if a generation begins.
     begins: Option<u32>,
+    /// It has begun.
+    has_begun: bool,
 }
 
 impl Lent {
@@ -202,10 +218,11 @@ impl Lent {
                 Box::new(ContextEncoder::new(spec, window_log)?)
             }
         };
-        if let Some(len) = self.begins {
+        if let Some(len) = self.begins.filter(|_| !self.has_begun) {
+            self.has_begun = true;
             let base = Base { offset: encoder.offset(), len };
             match self.coder {
-                Coder::Zstd(_) => {
+                Coder::Zstd(window_log) => {
                     encoder.begin(ContextSpec { level: self.level, window_log }, base)?;
                 }
                 Coder::Model(spec) => encoder.begin_model(spec, base)?,

@@ -77,7 +77,7 @@ impl SenderStats {
     pub(crate) fn compressed_with(&mut self, compression: &Compression, took_ns: u64) {
         self.compress_ns += took_ns;
         let codec = self.by_codec.entry(compression.codec).or_default();
-        codec.blocks += 1;
+        codec.blocks += compression.blocks as u64;
         codec.original_bytes += compression.original_len as u64;
         codec.compressed_bytes += compression.used_len() as u64;
         codec.compress_ns += took_ns;

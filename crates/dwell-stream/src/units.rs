@@ -228,6 +228,7 @@ impl Units {
             history: Vec::new(),
             len_max,
             trial: None,
+            rest: Vec::new(),
         })
     }
 

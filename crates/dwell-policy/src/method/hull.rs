@@ -468,6 +468,25 @@ impl<C: Copy + PartialEq> Hull<C> {
         self.slowdown.factor() * work_ns
     }
 
+    /// The same for a codec, and a block that refers to nothing that would have to be read again.
+    pub(super) fn work_of(&self, choice: Choice<C>, len: usize) -> Option<f64> {
+        let codec = self.estimates.all().iter().find(|codec| codec.choice == choice)?;
+        Some(self.slowdown.factor() * codec.work_ns(len, 0))
+    }
+
+    /// Notes that so many blocks more are compressed with a codec.
+    pub(super) fn goes_on(&mut self, choice: Choice<C>, blocks: usize) {
+        let Some(at) = self.estimates.all().iter().position(|codec| codec.choice == choice) else {
+            return;
+        };
+        for _ in 0..blocks {
+            self.forget_counts();
+            self.counts[at] += 1.0;
+        }
+        self.since_explored = self.since_explored.saturating_add(blocks as u32);
+        self.since_stale = self.since_stale.saturating_add(blocks as u32);
+    }
+
     /// Returns the time at which a block would be there; see the function of this name. If nothing is behind it, it also has to be
     /// restored.
     fn done_ns(&self, at: usize, now: Instant, link: &LinkRate, block: Block) -> f64 {

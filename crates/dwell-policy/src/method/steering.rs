@@ -251,6 +251,22 @@ impl<C: Copy + PartialEq> Steering<C> {
         }
     }
 
+    /// Returns the time that compressing a block of this length takes with a codec that goes on with a running context, in nanoseconds,
+    /// with all that goes on beside; none if the rule is not [`Rule::Hull`].
+    pub fn work_ns(&self, choice: Choice<C>, len: usize) -> Option<f64> {
+        match &self.rule {
+            State::Hull(hull) => hull.work_of(choice, len),
+            _ => None,
+        }
+    }
+
+    /// Notes that as many blocks more as this are compressed as the latest one.
+    pub fn goes_on(&mut self, choice: Choice<C>, blocks: usize) {
+        if let State::Hull(hull) = &mut self.rule {
+            hull.goes_on(choice, blocks);
+        }
+    }
+
     /// Returns a codec to be tried beside, on a block that another one compresses for the stream, and that one; once, when it is time for
     /// that. The result is for [`Steering::tried_aside`].
     pub fn take_trial(&mut self) -> Option<(C, C)> {

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc as blocking;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,6 +38,9 @@ const ANSWERS_MAX: usize = 1024;
 /// A transfer begins as if its link carried this many bytes a second: what is sent before the link's rate is known
 /// is compressed, too, but not for long.
 const RATE_AT_FIRST: f64 = 12.5e6;
+/// Over links of so many bytes a second, or more, the thread that reads may be what all wait for. Over others it pays to look at all
+/// that is read for what is repeated: what was not looked at is not found later.
+const FAST_RATE: f64 = 80e6;
 /// As long as no more was written, none is taken to be faster: TCP takes much at once, however slow its link is.
 const PRESUMED_BYTES: u64 = 64 << 10;
 
@@ -207,6 +210,7 @@ async fn transfer(
         memory_bytes_max: settings.memory_bytes_max,
         window_log2,
         held: Arc::new(AtomicU8::new(answer.window_log2)),
+        link_is_fast: Arc::default(),
         bytes: source.bytes,
         is_quick: settings.is_quick,
         hello,
@@ -220,7 +224,7 @@ async fn transfer(
         head,
         up: plan.uplink(carrier, context, None)?,
         link_bytes_before: 0,
-        compress: CompressorPool::new().map_err(RunError::from)?,
+        compress: CompressorPool::of_one_stream().map_err(RunError::from)?,
         meter: Meter::new(offer.bytes, on_progress),
         patience: Patience::new(silence),
         silence,
@@ -320,6 +324,8 @@ struct Plan {
     window_log2: u8,
     /// What the receiver is known to hold.
     held: Arc<AtomicU8>,
+    /// The link carries at least [`FAST_RATE`].
+    link_is_fast: Arc<AtomicBool>,
     /// The length of all files.
     bytes: Option<u64>,
     is_quick: bool,
@@ -356,7 +362,9 @@ impl Plan {
         let finder = (self.window_log2 > 0)
             .then(|| Finder::new(self.window_log2, bytes, Arc::clone(&self.held)));
         let for_reader = asks.then_some(for_reader);
-        let read = read_aside(source, for_reader, self.is_quick, finder, Arc::clone(&count));
+        let is_fast = Arc::clone(&self.link_is_fast);
+        let read =
+            read_aside(source, for_reader, self.is_quick, (finder, is_fast), Arc::clone(&count));
         let (pieces, used) = read.map_err(RunError::from)?;
         Ok(Reading { pieces, used, answers: asks.then_some(answers), count })
     }
@@ -569,6 +577,8 @@ impl<F: FnMut(&Progress)> Sending<F> {
     fn poll(&mut self, cx: &mut Context<'_>, carrier: &mut Carrier) -> Poll<Result<bool, Failure>> {
         loop {
             let took = self.take(cx)?;
+            let rate = self.up.sender.measured_rate();
+            self.plan.link_is_fast.store(rate >= Some(FAST_RATE), Ordering::Relaxed);
             let sent = self.up.poll(cx, carrier, &self.compress).map_err(Failure::Carrier)?;
             let link_bytes = self.link_bytes();
             self.meter.moved(self.reading.count.get(), link_bytes);

@@ -64,7 +64,16 @@ fn full_link() -> LinkReport {
 
 /// Sends all of it over a link that is known to be slow, each block compressed before it goes; returns the wire.
 fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
+    wire_and_run(config, data, false).0
+}
+
+/// The same of a stream that may be taken to have much more, and the most blocks of a job.
+fn wire_and_run(config: &Config, data: &[u8], is_bulk: bool) -> (Vec<u8>, usize) {
     let mut sender = Sender::new(config).unwrap();
+    if is_bulk {
+        sender.expect_bulk();
+    }
+    let mut longest = 0;
     let (mut compressors, mut wire, mut rest) = (Compressors::new(), Vec::new(), data);
     let mut now = Instant::ZERO;
     sender.expect_rate(now, 1000.0);
@@ -78,7 +87,9 @@ fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
             sender.finish();
         }
         sender.blocked(now);
-        while sender.compress(&mut compressors, || now).is_some() {}
+        while let Some(compression) = sender.compress(&mut compressors, || now) {
+            longest = longest.max(compression.blocks);
+        }
         sender.unblocked();
         now = now + 1_000_000_000;
         while !sender.wire(now).is_empty() {
@@ -87,7 +98,7 @@ fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
             sender.wrote(now, len);
         }
     }
-    wire
+    (wire, longest)
 }
 
 fn receive(limits: Limits, wire: &[u8]) -> (Vec<u8>, Result<(), StreamError>) {
@@ -148,6 +159,33 @@ proptest! {
         prop_assert!(result.is_err() || (got == data && (6..8).contains(&at)), "{result:?}");
         prop_assert!(data.starts_with(&got), "what was given out is right");
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+
+    #[test]
+    fn several_blocks_at_a_time_give_the_same_bytes(
+        which in 0..3usize, rows_len in 0..200_000usize, noise_len in 0..20_000usize,
+    ) {
+        let data = [rows(rows_len), noise(noise_len), text(rows_len / 2)].concat();
+        let (wire, longest) = wire_and_run(&with_any(20, which), &data, true);
+        let (got, end) = receive(with_context(), &wire);
+        prop_assert_eq!(end, Ok(()));
+        prop_assert!(got == data);
+        prop_assert!(longest <= 8, "{}", longest);
+    }
+}
+
+#[test]
+fn a_stream_with_much_more_has_several_blocks_compressed_at_a_time() {
+    let data = rows(1 << 20);
+    let (wire, longest) = wire_and_run(&running(20), &data, true);
+    assert!(longest > 1, "{longest}");
+    let (got, end) = receive(with_context(), &wire);
+    assert_eq!(end, Ok(()));
+    assert!(got == data, "it is what was sent");
+    assert_eq!(wire_and_run(&running(20), &data, false).1, 1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as blocking;
 use std::thread;
 
@@ -37,6 +38,7 @@ struct Pieces {
     spare: blocking::Receiver<Vec<u8>>,
     /// The part of the last ones, about [`PIECES_REMEMBERED`], for which there was no room at once.
     held_up: f64,
+    link_is_fast: Arc<AtomicBool>,
 }
 
 /// So many pieces say whether a link holds them up.
@@ -55,7 +57,7 @@ impl Outlet for Pieces {
 
     fn is_waiting(&self) -> bool {
         // A link holds up nearly all of them. Threads that share the processors hold each other up now and then.
-        self.held_up < 0.5
+        self.link_is_fast.load(Ordering::Relaxed) && self.held_up < 0.5
     }
 }
 
@@ -64,13 +66,13 @@ pub(super) fn read_aside(
     source: Source,
     answers: Option<blocking::Receiver<Have>>,
     is_quick: bool,
-    finder: Option<Finder>,
+    (finder, link_is_fast): (Option<Finder>, Arc<AtomicBool>),
     count: Arc<Count>,
 ) -> io::Result<(mpsc::Receiver<Piece>, blocking::SyncSender<Vec<u8>>)> {
     let (to, receiver) = mpsc::channel(PIECES_MAX);
     let (used, spare) = blocking::sync_channel(PIECES_MAX);
     let read = move || {
-        let mut outlet = Pieces { to, spare, held_up: 1.0 };
+        let mut outlet = Pieces { to, spare, held_up: 1.0, link_is_fast };
         let made = Recorder::new(answers, is_quick, finder, &mut outlet, count).run(source);
         // Nobody waits for it if the transfer has failed.
         let _ = outlet.to.blocking_send(match made {
