@@ -259,7 +259,7 @@ impl LinkRate {
         let Some(rate) = report.rate() else { return };
         // Of another stream more may be on its way than this one has written.
         let confirmed = (self.written as i64).saturating_sub_unsigned(report.pending_bytes);
-        let most = self.climb.as_mut().map(|climb| climb.confirmed(now, confirmed));
+        let most = self.climb.as_mut().map(|climb| climb.confirmed(now, confirmed, report));
         let most = most.filter(|_| report.is_guess()).unwrap_or(f64::INFINITY);
         self.rate = Some(rate.min(most));
         self.measured = false;
