@@ -374,6 +374,10 @@ impl Blocks {
         }
     }
 
+    pub(crate) fn believed_rate(&self) -> Option<f64> {
+        self.steering.link.rate()
+    }
+
     pub(crate) fn measured_rate(&self) -> Option<f64> {
         self.steering.link.measured_rate()
     }

@@ -315,6 +315,14 @@ impl Sender {
         }
     }
 
+    /// Returns the rate of the link by which is decided, in bytes a second: measured, or what is believed until then.
+    pub fn believed_rate(&self) -> Option<f64> {
+        match &self.line {
+            Line::Blocks(line) => line.believed_rate(),
+            Line::Units(_) => None,
+        }
+    }
+
     /// Returns the rate at which the link takes bytes of this stream, in bytes a second, if it was
     /// measured while the transport was kept full.
     pub fn measured_rate(&self) -> Option<f64> {

@@ -577,7 +577,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
     fn poll(&mut self, cx: &mut Context<'_>, carrier: &mut Carrier) -> Poll<Result<bool, Failure>> {
         loop {
             let took = self.take(cx)?;
-            let rate = self.up.sender.measured_rate();
+            let rate = self.up.sender.believed_rate();
             self.plan.link_is_fast.store(rate >= Some(FAST_RATE), Ordering::Relaxed);
             let sent = self.up.poll(cx, carrier, &self.compress).map_err(Failure::Carrier)?;
             let link_bytes = self.link_bytes();
