@@ -3,9 +3,11 @@
 use dwell_base::Instant;
 
 use crate::estimate::smoothed;
+use busy::Busy;
 use climb::Climb;
 
 mod arms;
+mod busy;
 mod climb;
 mod report;
 mod trains;
@@ -89,6 +91,7 @@ pub struct LinkRate {
     presumed: Option<(f64, u64)>,
     /// And then, until its rate is measured, unless the transport knows it.
     climb: Option<Climb>,
+    busy: Busy,
     /// True if a refusal has shown the rate, and it is no guess.
     measured: bool,
     /// The number of measurements, and the time of the last.
@@ -159,6 +162,7 @@ impl LinkRate {
             alone: None,
             presumed: None,
             climb: None,
+            busy: Busy::default(),
             measured: false,
             measurements: 0,
             measured_at: Instant::ZERO,
@@ -249,6 +253,9 @@ impl LinkRate {
     /// Notes what the transport says of its link. That is all that is known of a link which is never
     /// kept full; if refusals have shown its rate lately, that counts.
     pub fn reported(&mut self, now: Instant, report: &LinkReport) {
+        // Of another stream more may be on its way than this one has written.
+        let confirmed = (self.written as i64).saturating_sub_unsigned(report.pending_bytes);
+        self.busy.reported(now, confirmed, report);
         if self.measured && now.since_ns(self.measured_at) < MEASURED_NS_MAX {
             self.alone = None;
             return;
@@ -257,8 +264,6 @@ impl LinkRate {
         let is_advice = report.goes_raw || report.prudent_rate > 0.0;
         self.alone = report.alone_rate().filter(|_| is_advice);
         let Some(rate) = report.rate() else { return };
-        // Of another stream more may be on its way than this one has written.
-        let confirmed = (self.written as i64).saturating_sub_unsigned(report.pending_bytes);
         let most = self.climb.as_mut().map(|climb| climb.confirmed(now, confirmed, report));
         let most = most.filter(|_| report.is_guess()).unwrap_or(f64::INFINITY);
         self.rate = Some(rate.min(most));
@@ -405,7 +410,7 @@ impl LinkRate {
             return;
         }
         self.mark = Some(here);
-        let sample = bytes as f64 * 1e9 / ns as f64;
+        let sample = bytes as f64 * 1e9 / ns as f64 / self.busy.part();
         let gain = gain(ns as f64);
         self.shown = smoothed(self.shown, sample, gain);
         if mark.broken {

@@ -23,6 +23,7 @@ mod at {
     pub(super) const MIN_RTT_US: usize = 148;
     pub(super) const DATA_SEGS_IN: usize = 152;
     pub(super) const DELIVERY_RATE: usize = 160;
+    pub(super) const BUSY_TIME_US: usize = 168;
     pub(super) const RWND_LIMITED_US: usize = 176;
 }
 
@@ -97,6 +98,7 @@ fn report(info: &[u8; LEN], is_holding: bool) -> LinkReport {
         round_trip_ns: min_rtt_us * 1000,
         queue_ns: rtt_us.saturating_sub(min_rtt_us) * 1000,
         receiver_wait_ns: long(at::RWND_LIMITED_US).saturating_mul(1000),
+        busy_ns: long(at::BUSY_TIME_US).saturating_mul(1000),
         pending_bytes: not_sent + number(at::UNACKED) * mss,
     }
 }
@@ -145,6 +147,7 @@ mod tests {
         set(at::SEGS_IN, 9);
         set(at::DATA_SEGS_IN, 4);
         set(at::NOTSENT_BYTES, 104);
+        info[at::BUSY_TIME_US..][..8].copy_from_slice(&90_000u64.to_ne_bytes());
         info[at::RWND_LIMITED_US..].copy_from_slice(&70_000u64.to_ne_bytes());
         info[at::DELIVERY_RATE..at::DELIVERY_RATE + 8].copy_from_slice(&625_000u64.to_ne_bytes());
         info[at::APP_LIMITED] = APP_LIMITED_BIT;
@@ -162,6 +165,7 @@ mod tests {
             round_trip_ns: 18_500_000,
             queue_ns: 1_500_000,
             receiver_wait_ns: 70_000_000,
+            busy_ns: 90_000_000,
             pending_bytes: 3000,
         };
         assert_eq!(report(&info, false), expected);

@@ -313,6 +313,10 @@ impl Uplink {
             }
             self.job = None;
             moved = true;
+            // What the connection takes goes first: where nothing need be compressed, the next block would be, because it waits.
+            if !self.blocked {
+                return Ok(true);
+            }
         }
         if self.sender.is_idle() {
             return Ok(moved);

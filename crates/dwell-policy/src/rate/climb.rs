@@ -74,6 +74,7 @@ mod tests {
         round_trip_ns: 0,
         queue_ns: 0,
         receiver_wait_ns: 0,
+        busy_ns: 0,
         pending_bytes: 0,
     };
 

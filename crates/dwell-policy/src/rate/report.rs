@@ -58,6 +58,8 @@ pub struct LinkReport {
     pub queue_ns: u64,
     /// How long the transport has waited for the other end to take something since the connection was made, in nanoseconds.
     pub receiver_wait_ns: u64,
+    /// How long the transport has had something to send, or on its way, since the connection was made, in nanoseconds.
+    pub busy_ns: u64,
     /// The bytes that the transport holds, and those that are on their way.
     pub pending_bytes: u64,
 }
