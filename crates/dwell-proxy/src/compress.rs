@@ -48,22 +48,23 @@ impl CompressorPool {
     /// With a thread for each processor.
     pub(crate) fn new() -> io::Result<Self> {
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        Self::with(threads.min(THREADS_MAX))
+        Self::with(threads.min(THREADS_MAX), NICENESS)
     }
 
-    /// For one stream, which has one job at a time: on threads that took turns, the codec's tables would be in no cache.
+    /// For one stream, which has one job at a time: on threads that took turns, the codec's tables would be in no cache. Nobody
+    /// else waits for the processor there, but for what is compressed.
     pub(crate) fn of_one_stream() -> io::Result<Self> {
-        Self::with(1)
+        Self::with(1, 0)
     }
 
-    fn with(threads: usize) -> io::Result<Self> {
+    fn with(threads: usize, niceness: i32) -> io::Result<Self> {
         let pool = Self { usual: Arc::default(), slow: Arc::default() };
         for (shared, threads) in [(&pool.usual, threads), (&pool.slow, threads.div_ceil(2))] {
             for _ in 0..threads {
                 let shared = Arc::clone(shared);
                 thread::Builder::new()
                     .name("dwell-compress".to_owned())
-                    .spawn(move || shared.work())?;
+                    .spawn(move || shared.work(niceness))?;
             }
         }
         Ok(pool)
@@ -107,9 +108,9 @@ impl Shared {
         }
     }
 
-    fn work(&self) {
+    fn work(&self, niceness: i32) {
         // Of this thread alone, as Linux has it. Refused or not: it only matters under load.
-        let _ = rustix::process::setpriority_process(None, NICENESS);
+        let _ = rustix::process::setpriority_process(None, niceness);
         let mut compress = Compressors::new();
         while let Some((job, waiting)) = self.next() {
             if waiting.is_closed() {

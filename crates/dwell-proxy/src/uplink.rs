@@ -29,6 +29,9 @@ const FAST_LEVEL_MAX: i32 = 3;
 /// TCP is asked about the link at most this often while a stream has something to send, in nanoseconds.
 const REPORT_EVERY_NS: u64 = 1_000_000;
 
+/// From this planned part of uncompressed blocks on hardly anything need be compressed.
+const RAW_SHARE: f64 = 0.95;
+
 /// Others learn after so many messages what this stream has learned, and at its end.
 const TEACH_EVERY: u32 = 8;
 
@@ -313,8 +316,9 @@ impl Uplink {
             }
             self.job = None;
             moved = true;
-            // What the connection takes goes first: where nothing need be compressed, the next block would be, because it waits.
-            if !self.blocked {
+            // Where hardly anything need be compressed, what the connection takes goes first: the next block would be compressed only
+            // because this one was.
+            if !self.blocked && self.sender.raw_share() >= RAW_SHARE {
                 return Ok(true);
             }
         }

@@ -374,6 +374,10 @@ impl Blocks {
         }
     }
 
+    pub(crate) fn raw_share(&self) -> f64 {
+        self.steering.raw_share()
+    }
+
     pub(crate) fn believed_rate(&self) -> Option<f64> {
         self.steering.link.rate()
     }

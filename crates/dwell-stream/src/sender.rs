@@ -315,6 +315,14 @@ impl Sender {
         }
     }
 
+    /// Returns the part of the blocks that are planned to go uncompressed, from 0 to 1.
+    pub fn raw_share(&self) -> f64 {
+        match &self.line {
+            Line::Blocks(line) => line.raw_share(),
+            Line::Units(_) => 0.0,
+        }
+    }
+
     /// Returns the rate of the link by which is decided, in bytes a second: measured, or what is believed until then.
     pub fn believed_rate(&self) -> Option<f64> {
         match &self.line {
