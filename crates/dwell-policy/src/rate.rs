@@ -410,13 +410,15 @@ impl LinkRate {
             return;
         }
         self.mark = Some(here);
-        let sample = bytes as f64 * 1e9 / ns as f64 / self.busy.part();
+        let sample = bytes as f64 * 1e9 / ns as f64;
         let gain = gain(ns as f64);
         self.shown = smoothed(self.shown, sample, gain);
         if mark.broken {
             self.carried(sample, ns);
             return;
         }
+        // Who has given it nothing for a part of the time has seen less than it carries.
+        let sample = sample / self.busy.part(now);
         self.rate = Some(match self.rate {
             Some(rate) if self.measured => smoothed(rate, sample, gain),
             _ => sample,

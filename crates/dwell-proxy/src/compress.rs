@@ -51,8 +51,8 @@ impl CompressorPool {
         Self::with(threads.min(THREADS_MAX), NICENESS)
     }
 
-    /// For one stream, which has one job at a time: on threads that took turns, the codec's tables would be in no cache. Nobody
-    /// else waits for the processor there, but for what is compressed.
+    /// For one stream, which has one job at a time: on threads that took turns, the codec's tables would be in no cache. The
+    /// other threads only move what this one has made, so that it is no less urgent.
     pub(crate) fn of_one_stream() -> io::Result<Self> {
         Self::with(1, 0)
     }
@@ -110,7 +110,9 @@ impl Shared {
 
     fn work(&self, niceness: i32) {
         // Of this thread alone, as Linux has it. Refused or not: it only matters under load.
-        let _ = rustix::process::setpriority_process(None, niceness);
+        if niceness != 0 {
+            let _ = rustix::process::setpriority_process(None, niceness);
+        }
         let mut compress = Compressors::new();
         while let Some((job, waiting)) = self.next() {
             if waiting.is_closed() {

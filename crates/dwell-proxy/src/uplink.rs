@@ -316,8 +316,8 @@ impl Uplink {
             }
             self.job = None;
             moved = true;
-            // Where hardly anything need be compressed, what the connection takes goes first: the next block would be compressed only
-            // because this one was.
+            // Where hardly anything need be compressed, what the connection takes goes first: a block that is given away now holds up all
+            // behind it, so that they wait, and the next one would be given away for that.
             if !self.blocked && self.sender.raw_share() >= RAW_SHARE {
                 return Ok(true);
             }

@@ -230,9 +230,10 @@ impl Blocks {
 
     pub(crate) fn expect_bulk(&mut self) {
         self.is_bulk = true;
-        // What can't go through a context yet had better wait for it.
-        if self.context.is_some() {
-            self.buffer_len = self.buffer_len.max(BULK_BUFFER_LEN);
+        // What can't go through a context yet had better wait for it; and who has little memory has a short window.
+        if let Some(context) = &self.context {
+            let len = BULK_BUFFER_LEN.min(context.window_len());
+            self.buffer_len = self.buffer_len.max(len);
         }
     }
 

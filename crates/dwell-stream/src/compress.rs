@@ -263,10 +263,33 @@ impl Done {
         }
     }
 
-    /// None if one of them could not be compressed: then those behind it could not be, either.
+    /// The length of each block before, and after if it could be compressed.
+    fn lens(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
+        let blocks = self.job.rest.iter().map(|behind| &behind.block);
+        let blocks = std::iter::once(&self.job.block).chain(blocks);
+        let payloads = std::iter::once(&self.payload).chain(&self.rest);
+        let len = |payload: &Option<Vec<u8>>| Some(payload.as_ref()?.len() - ROOM);
+        blocks.zip(payloads).map(move |(block, payload)| (block.len() - ROOM, len(payload)))
+    }
+
+    /// None if nothing could be compressed; what could not be counts as it is.
     fn compressed_len(&self) -> Option<usize> {
-        let all = std::iter::once(&self.payload).chain(&self.rest);
-        all.map(|payload| Some(payload.as_ref()?.len() - ROOM)).sum()
+        self.payload.as_ref()?;
+        Some(self.lens().map(|(before, after)| after.unwrap_or(before)).sum())
+    }
+
+    /// Returns what each block has shown; the time is theirs by their lengths.
+    pub(crate) fn measured(&self) -> Vec<Measured<CodecSpec>> {
+        let all = self.compression().measured();
+        let part = |ns: u64, len: usize| (ns as f64 * len as f64 / all.original_len as f64) as u64;
+        let measured = self.lens().map(|(before, after)| Measured {
+            original_len: before,
+            used_len: after.unwrap_or(before),
+            took_ns: part(all.took_ns, before),
+            away_ns: part(all.away_ns, before),
+            ..all
+        });
+        measured.collect()
     }
 
     /// Returns the result, as numbers.

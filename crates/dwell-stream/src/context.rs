@@ -97,6 +97,16 @@ impl SenderContext {
         }
     }
 
+    /// Returns the codec of the present generation; none if there is none.
+    pub(crate) const fn codec(&self) -> Option<CodecSpec> {
+        self.codec
+    }
+
+    /// Returns the length of its window, in bytes.
+    pub(crate) const fn window_len(&self) -> usize {
+        1 << self.window_log
+    }
+
     /// Returns true if it is with a job.
     pub(crate) const fn is_out(&self) -> bool {
         self.is_out
@@ -168,7 +178,7 @@ pub(crate) struct Lent {
     window_log: u8,
     /// The length of the base, if a generation begins.
     begins: Option<u32>,
-    /// It has begun.
+    /// It was begun, or could not be.
     has_begun: bool,
 }
 
@@ -194,6 +204,10 @@ impl Lent {
     /// Compresses a block to any length, after `ROOM` bytes for a header. None if it can't: then there is no context
     /// any more.
     pub(crate) fn compress(&mut self, src: &[u8], scratch: &mut Vec<u8>) -> Option<Vec<u8>> {
+        // It failed on the block before, and the other end has none that goes on with nothing.
+        if self.encoder.is_none() && (self.has_begun || self.begins.is_none()) {
+            return None;
+        }
         let mut encoder = self.begun().ok()?;
         scratch.clear();
         match self.coder {
@@ -610,5 +624,23 @@ mod tests {
             assert!(!decode(CodecId::Ppm, ppm(21, 0), payload), "{payload:?}");
         }
         assert!(context.memory_bytes() < (1 << MODEL_LOG) + (192 << 10) + (1 << 17));
+    }
+
+    #[test]
+    fn after_a_failure_nothing_goes_on_with_it() {
+        let (mut context, codec) =
+            (SenderContext::new(20, 0), CodecSpec::with_default_level(CodecId::Zstd));
+        let (block, mut scratch) = (b"A block that is compressed. ".repeat(100), Vec::new());
+        let at = |index: u64| Position { index, start: index * block.len() as u64 };
+        for failed_at in [0, 1] {
+            let mut lent = context.lend(at(0), codec);
+            assert!((0..failed_at).all(|_| lent.compress(&block, &mut scratch).is_some()));
+            lent.has_begun = true;
+            lent.encoder = None;
+            assert!((0..3).all(|_| lent.compress(&block, &mut scratch).is_none()));
+            context.returned(lent, 4 * block.len());
+            assert!(!context.takes(at(9), codec));
+            context = SenderContext::new(20, 0);
+        }
     }
 }

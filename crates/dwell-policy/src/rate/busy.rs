@@ -28,8 +28,9 @@ pub(super) struct Busy {
 
 impl Busy {
     /// Returns the part of the time for which the link is busy, from 0.1 to 1.
-    pub(super) fn part(self) -> f64 {
-        self.part.unwrap_or(1.0)
+    pub(super) fn part(self, now: Instant) -> f64 {
+        let is_old = now.since_ns(self.since) >= 2 * WINDOW_NS;
+        self.part.filter(|_| !is_old).unwrap_or(1.0)
     }
 
     /// Notes what the transport says, and how many bytes are confirmed in all.
@@ -63,7 +64,7 @@ mod tests {
             let report = LinkReport { busy_ns: n * busy_ms * 1_000_000, ..LinkReport::default() };
             busy.reported(at(60 * n), bytes * n as i64, &report);
         }
-        busy.part()
+        busy.part(at(250))
     }
 
     #[test]
@@ -81,8 +82,9 @@ mod tests {
         let report = |ms: u64| LinkReport { busy_ns: ms * 1_000_000, ..LinkReport::default() };
         busy.reported(at(100), 0, &report(10));
         busy.reported(at(160), 8 << 20, &report(20));
-        assert!(busy.part() < 0.2);
+        assert!(busy.part(at(200)) < 0.2);
+        assert_eq!(busy.part(at(400)), 1.0);
         busy.reported(at(1000), 9 << 20, &report(30));
-        assert_eq!(busy.part(), 1.0);
+        assert_eq!(busy.part(at(1000)), 1.0);
     }
 }

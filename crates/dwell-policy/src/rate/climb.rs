@@ -7,7 +7,7 @@ use super::LinkReport;
 /// For a round trip is looked at what a link carries, but no shorter or longer than this, in nanoseconds: on a thin link packets come in
 /// twos and threes, and in the first round trips all at once.
 const WINDOW_NS_MIN: u64 = 2_000_000;
-const WINDOW_NS_MAX: u64 = 50_000_000;
+const WINDOW_NS_MAX: u64 = 500_000_000;
 /// It is believed to carry so many times as much as it did.
 const FACTOR: f64 = 2.0;
 /// The same if packets wait for it: for so long, in nanoseconds, and for such a part of the shortest round trip. Then it is full, however
@@ -20,7 +20,7 @@ const QUEUE_PART: u64 = 4;
 ///
 /// A transport whose window is not full says only what the link carries at least, and what its window would allow: that is twenty times
 /// the truth where a shaper lets some packets pass at once. So no more is believed than some times what the other end has confirmed,
-/// until more is: that takes a few milliseconds, and a link that is faster idles for less than one of them.
+/// until more is: that takes a few round trips. Once packets wait for the link it may be less again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Climb {
     most: f64,
@@ -43,8 +43,9 @@ impl Climb {
         }
         let carried = confirmed.saturating_sub(self.confirmed).max(0) as f64 * 1e9 / ns as f64;
         let queue_ns = QUEUE_NS_MIN.max(report.round_trip_ns / QUEUE_PART);
-        self.most = match report.queue_ns >= queue_ns {
-            true => FACTOR_FULL * carried.max(report.delivered_rate),
+        let seen = carried.max(report.delivered_rate);
+        self.most = match report.queue_ns >= queue_ns && seen > 0.0 {
+            true => FACTOR_FULL * seen,
             false => self.most.max(FACTOR * carried),
         };
         (self.since, self.confirmed) = (now, confirmed);
@@ -79,7 +80,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_confirmed_lets_more_be_believed_and_never_less() {
+    fn what_is_confirmed_lets_more_be_believed_and_without_a_queue_never_less() {
         let mut climb = Climb::new(at(1), 1e6, 5_000);
         assert_eq!(climb.confirmed(at(2), 500_000, &REPORT), 1e6, "too soon");
         assert_eq!(climb.confirmed(at(3), 9_000, &REPORT), 4e6);

@@ -500,3 +500,20 @@ fn what_was_presumed_ends_with_the_bytes_that_were_written() {
     link.wrote(at(2), 1);
     assert!(!link.is_presumed());
 }
+
+#[test]
+fn a_sender_slower_than_its_link_measures_the_link() {
+    let measured = |busy_part: u64| {
+        let mut link = LinkRate::new(512 << 10);
+        for ms in 1..1000 {
+            let now = Instant::from_ns(ms * 1_000_000);
+            link.wrote(now, 90_000);
+            link.blocked(now);
+            let busy_ns = ms * 10_000 * busy_part;
+            link.reported(now, &LinkReport { busy_ns, ..LinkReport::default() });
+        }
+        link.measured_rate().unwrap()
+    };
+    assert!((85e6..95e6).contains(&measured(100)), "{}", measured(100));
+    assert!((340e6..380e6).contains(&measured(25)), "{}", measured(25));
+}

@@ -222,7 +222,8 @@ pub(super) trait Outlet {
         Vec::new()
     }
 
-    /// True if whoever takes the pieces takes them as soon as they come, so that no link holds them up.
+    /// True if whoever takes the pieces takes them as soon as they come, so that no link holds them up, and no link that is
+    /// known holds up more than the threads at its ends.
     fn is_waiting(&self) -> bool {
         false
     }

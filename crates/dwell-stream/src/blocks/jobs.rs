@@ -19,8 +19,8 @@ const AHEAD_LEN_MIN: f64 = 16384.0;
 /// of memory can leave it to others then.
 const HISTORY_NS_MAX: u64 = 1_000_000_000;
 /// A job of a stream that has much more to send goes on with up to so many blocks in all, as far as they take no longer than this,
-/// in nanoseconds, nor than the link has to do meanwhile. Between two jobs another thread has the processor, and its
-/// cache: a codec that takes 7 ns a byte took 10 to 15 if it rested after each block.
+/// in nanoseconds, nor than the link has to do meanwhile. While a thread rests its tables leave the cache: a codec that
+/// takes 7 ns a byte took 10 to 15 if it rested after each block.
 const RUN_BLOCKS_MAX: usize = 8;
 const RUN_NS_MAX: f64 = 4e6;
 /// While the link has enough to do for so long, in nanoseconds, a job has to wait for so many blocks.
@@ -42,15 +42,18 @@ impl Blocks {
     /// Returns true if the link has enough to do with what is compressed already: what waits longer had better be
     /// compressed with what is known of the link by then.
     fn is_far_ahead(&self) -> bool {
+        self.ahead_len_max().is_some_and(|most| self.compressed_len() as f64 >= most)
+    }
+
+    /// Returns the most bytes that are to be compressed ahead, if the link is busy and that is limited.
+    fn ahead_len_max(&self) -> Option<f64> {
         let link = &self.steering.link;
         if !self.busy || (self.context.is_none() && !link.is_presumed()) {
-            return false;
+            return None;
         }
         // What is only presumed is soon known better.
-        let Some(rate) = link.rate().map(|rate| if link.is_presumed() { 0.0 } else { rate }) else {
-            return false;
-        };
-        self.compressed_len() as f64 >= (rate * AHEAD_NS / 1e9).max(AHEAD_LEN_MIN)
+        let rate = if link.is_presumed() { 0.0 } else { link.rate()? };
+        Some((rate * AHEAD_NS / 1e9).max(AHEAD_LEN_MIN))
     }
 
     /// Returns the length of what is compressed and waits, in bytes.
@@ -64,12 +67,30 @@ impl Blocks {
 
     /// Returns true if the link has enough to do until there are several blocks to compress at a time.
     fn waits_for_a_run(&self, now: Instant) -> bool {
-        if !self.is_bulk || self.context.is_none() || self.finishing || !self.busy {
+        if !self.is_bulk || self.finishing || !self.busy {
             return false;
         }
-        let waiting = self.queue.iter().rev();
-        let raw = waiting.take_while(|block| matches!(block.state, State::Raw(_))).count();
-        raw < RUN_BLOCKS_WANTED && self.ahead_ns(now) >= RUN_AHEAD_NS
+        let raw = self.queue.iter().position(|block| matches!(block.state, State::Raw(_)));
+        let (Some(context), Some(first)) = (&self.context, raw) else { return false };
+        let run = self.run_from(first);
+        // With more behind it, it gets no longer.
+        if run >= RUN_BLOCKS_WANTED || first + run < self.queue.len() {
+            return false;
+        }
+        let work_ns = context.codec().and_then(|codec| {
+            self.steering.work_ns(Choice { codec, refers: true }, self.block_len)
+        });
+        let is_short = work_ns.is_some_and(|ns| 2.0 * ns <= RUN_NS_MAX);
+        is_short && self.ahead_ns(now) >= RUN_AHEAD_NS
+    }
+
+    /// Returns the number of blocks from this place of the queue on that a job could have.
+    fn run_from(&self, first: usize) -> usize {
+        let looks_random = self.queue[first].part.looks_random;
+        let is_like = |block: &&Waiting| {
+            matches!(block.state, State::Raw(_)) && block.part.looks_random == looks_random
+        };
+        self.queue.iter().skip(first).take_while(is_like).count()
     }
 
     /// Returns the time for which the link has enough to do with what is compressed already, in nanoseconds.
@@ -149,14 +170,13 @@ impl Blocks {
         let choice = Choice { codec, refers: true };
         let work_ns = self.steering.work_ns(choice, len).unwrap_or(f64::INFINITY);
         let time_ns = self.ahead_ns(now).min(RUN_NS_MAX);
-        let most = ((time_ns / work_ns) as usize).clamp(1, RUN_BLOCKS_MAX);
-        let looks_random = self.queue[at].part.looks_random;
+        // What they leave is not known yet: at most as much as they have.
+        let room = self.ahead_len_max().map_or(0.0, |most| most - self.compressed_len() as f64);
+        let most = (time_ns / work_ns).min(room / len as f64) as usize;
+        let most = most.clamp(1, RUN_BLOCKS_MAX).min(self.run_from(at));
         let mut rest = Vec::new();
         for Waiting { part, state } in self.queue.iter_mut().skip(at + 1).take(most - 1) {
             let State::Raw(bytes) = state else { break };
-            if part.looks_random != looks_random {
-                break;
-            }
             rest.push(Behind { index: part.index, block: std::mem::take(bytes) });
             *state = State::Compressing;
         }
@@ -225,10 +245,13 @@ impl Blocks {
 
     pub(crate) fn done(&mut self, done: Done) {
         let compression = done.compression();
+        let measured = done.measured();
         let Done { mut job, payload, rest, took_ns, tried, .. } = done;
         let lent = job.context.take();
         if !lent.as_ref().is_some_and(Lent::is_primed) {
-            self.steering.compressed(&compression.measured(), job.looks_random);
+            for measured in &measured {
+                self.steering.compressed(measured, job.looks_random);
+            }
         }
         if let Some(tried) = tried {
             self.steering.tried_aside(&tried);

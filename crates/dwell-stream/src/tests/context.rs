@@ -189,6 +189,30 @@ fn a_stream_with_much_more_has_several_blocks_compressed_at_a_time() {
 }
 
 #[test]
+fn while_the_link_has_enough_to_do_several_blocks_are_waited_for() {
+    let mut sender = Sender::new(&running(20)).unwrap();
+    let (mut compressors, now, data) = (Compressors::new(), Instant::ZERO, rows(1 << 20));
+    sender.expect_bulk();
+    sender.expect_rate(now, 1e6);
+    sender.accept(&data[..65_536]);
+    sender.blocked(now);
+    while sender.compress(&mut compressors, || now).is_some() {}
+    let compressed = sender.stats().by_codec.values().map(|codec| codec.blocks).sum::<u64>();
+    assert!((8..=16).contains(&compressed), "{compressed}");
+    let left = 16 - compressed as usize;
+    // Three and what was left over: that is too little, and with one more it is enough.
+    sender.accept(&data[..(3 - left) * 4096]);
+    assert_eq!(sender.compress(&mut compressors, || now), None);
+    sender.accept(&data[..4096]);
+    let compression = sender.compress(&mut compressors, || now);
+    assert_eq!(compression.map(|it| it.blocks), Some(4));
+    // What is left at the end does not wait.
+    sender.accept(&data[..4096]);
+    sender.finish();
+    assert_eq!(sender.compress(&mut compressors, || now).map(|it| it.blocks), Some(1));
+}
+
+#[test]
 fn what_was_said_megabytes_ago_is_not_said_again() {
     // Of letters, as what looks random is not even tried.
     let letters: Vec<u8> = noise(1 << 20).iter().map(|byte| b'?' + byte % 64).collect();
