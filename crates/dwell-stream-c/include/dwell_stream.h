@@ -161,7 +161,8 @@ void dwell_sender_reported(dwell_sender *sender, uint64_t now_ns, const dwell_li
  * and no more until `bytes` were written, so that the first data are compressed, too. Call it before anything is
  * accepted. A rate that is not above zero has no effect. dwell send presumes 12.5e6 for 65536 bytes. */
 void dwell_sender_presume_rate(dwell_sender *sender, uint64_t now_ns, double rate, uint64_t bytes);
-/* What is accepted has more behind it, until dwell_sender_finish: no block is a message that somebody waits for. */
+/* What is accepted has more behind it, until dwell_sender_finish: no block is a message that somebody waits for.
+ * With a running context up to 1 MiB may wait then, whatever the buffer's length is. */
 void dwell_sender_expect_bulk(dwell_sender *sender);
 /* Two streams in opposite directions, both with the setting may_get_context, can get running contexts when they turn out to be
  * long. `back` is the other end of the other direction here: the sender beside a receiver, and the receiver beside a sender.

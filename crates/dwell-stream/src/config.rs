@@ -91,7 +91,8 @@ pub struct Config {
     /// The bytes that are compressed at once: a power of two from 4 KiB to 64 KiB. Default 64 KiB:
     /// unlike the 32 KiB that Pu and Singaravelu found best, as today's codecs have larger windows.
     pub block_len: usize,
-    /// The most bytes that wait in the sender. Default 256 KiB, at least two blocks.
+    /// The most bytes that wait in the sender. Default 256 KiB, at least two blocks. A stream with a running context that is to
+    /// have much more ([`Sender::expect_bulk`](crate::Sender::expect_bulk)) has 1 MiB, or as much as the context's window if that is less.
     pub buffer_len: usize,
     /// The payload of a TCP segment in bytes, for the strategies in segments. Default 1448.
     pub mss: usize,

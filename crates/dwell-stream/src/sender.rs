@@ -157,7 +157,7 @@ impl Sender {
         line!(self, line => line.is_finished())
     }
 
-    /// Returns the bytes that wait here, at most [`Config::buffer_len`].
+    /// Returns the bytes that wait here, at most [`Config::buffer_len`], or what `expect_bulk` makes of it.
     pub fn held(&self) -> usize {
         line!(self, line => line.held())
     }
@@ -279,7 +279,8 @@ impl Sender {
     }
 
     /// Takes what is accepted to have more behind it, until [`Sender::finish`]: no block is a message that somebody waits
-    /// for, and the first ones are compressed as part of a whole.
+    /// for, and the first ones are compressed as part of a whole. With a running context up to 1 MiB may wait then, and jobs
+    /// have several blocks.
     pub fn expect_bulk(&mut self) {
         if let Line::Blocks(line) = &mut self.line {
             line.expect_bulk();
