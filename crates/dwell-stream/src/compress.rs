@@ -156,13 +156,13 @@ pub struct Job {
     /// The data before it, if the result may refer to them.
     pub(crate) history: Vec<u8>,
     /// The running context, if it goes on with that.
-    pub(crate) context: Option<Lent>,
+    pub(crate) context: Option<Box<Lent>>,
     /// The length above which a result is of no use.
     pub(crate) len_max: usize,
     /// What is tried beside.
     pub(crate) trial: Option<Trial>,
     /// The blocks behind it, which go on with the same context.
-    pub(crate) rest: Vec<Behind>,
+    pub(crate) rest: Box<[Behind]>,
 }
 
 /// A block of a job that goes on with the context of the one before it.

@@ -228,7 +228,7 @@ impl Units {
             history: Vec::new(),
             len_max,
             trial: None,
-            rest: Vec::new(),
+            rest: Box::default(),
         })
     }
 

@@ -131,7 +131,7 @@ impl Blocks {
         let context = match &mut self.context {
             Some(context) if refers && context.is_out() => return None,
             Some(context) if refers && context.takes(position, codec) => {
-                Some(context.lend(position, codec))
+                Some(Box::new(context.lend(position, codec)))
             }
             // It was overtaken in vain, or there is no context any more, or it is too soon for another model.
             Some(_) if refers => {
@@ -161,7 +161,7 @@ impl Blocks {
             context,
             len_max,
             trial,
-            rest,
+            rest: rest.into_boxed_slice(),
         })
     }
 
@@ -248,7 +248,7 @@ impl Blocks {
         let measured = done.measured();
         let Done { mut job, payload, rest, took_ns, tried, .. } = done;
         let lent = job.context.take();
-        if !lent.as_ref().is_some_and(Lent::is_primed) {
+        if !lent.as_ref().is_some_and(|lent| lent.is_primed()) {
             for measured in &measured {
                 self.steering.compressed(measured, job.looks_random);
             }
@@ -263,7 +263,7 @@ impl Blocks {
             None => Refers::History,
         };
         if let (Some(context), Some(lent)) = (&mut self.context, lent) {
-            context.returned(lent, job.original_len());
+            context.returned(*lent, job.original_len());
         }
         self.spare_history = std::mem::take(&mut job.history);
         let codec = job.spec.id;
