@@ -4,24 +4,21 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc as blocking;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dwell_stream::{BLOCK_LEN_MAX, Sender};
+use dwell_stream::BLOCK_LEN_MAX;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
-use super::count::Count;
-use super::repeats::{Finder, WINDOW_LOG2_MIN, window_log2};
+use super::repeats::{WINDOW_LOG2_MIN, window_log2};
 use super::source::{Sent, Source, Stop};
 use super::{
     CONTEXT_LOG_USUAL, CONTEXT_PART, ContextLogs, Meter, Offer, Progress, Summary, TransferError,
-    set_context,
 };
 use crate::carrier::{Carrier, CarrierError, Early, NotEstablished};
-use crate::clock;
 use crate::compress::CompressorPool;
 use crate::config::Compression;
 use crate::engine::{self, RunError, StopSignals};
@@ -31,19 +28,11 @@ use crate::security::{self, Security};
 use crate::target::{Host, Target};
 use crate::uplink::Uplink;
 
-use reading::{Piece, Reading, read_aside};
+use plan::{FAST_RATE, Plan};
+use reading::{Piece, Reading};
 
 /// Answers that the thread that reads has not taken yet. What it asks for at once has fewer.
 const ANSWERS_MAX: usize = 1024;
-/// A transfer begins as if its link carried this many bytes a second: what is sent before the link's rate is known
-/// is compressed, too, but not for long.
-const RATE_AT_FIRST: f64 = 12.5e6;
-/// Over links of so many bytes a second, or more, the thread that reads may be what all wait for. Over others it pays to look at all
-/// that is read for what is repeated: what was not looked at is not found later.
-const FAST_RATE: f64 = 80e6;
-/// As long as no more was written, none is taken to be faster: TCP takes much at once, however slow its link is.
-const PRESUMED_BYTES: u64 = 64 << 10;
-
 /// The settings of a sender.
 pub struct Send {
     /// What is sent.
@@ -313,60 +302,6 @@ impl Head {
             0 => Self::Over,
             _ => Self::Answered(answer),
         }
-    }
-}
-
-/// How a transfer is read and compressed.
-struct Plan {
-    compressing: Compression,
-    memory_bytes_max: u64,
-    /// What this end has, for what repeats, as a binary logarithm; 0 if none.
-    window_log2: u8,
-    /// What the receiver is known to hold.
-    held: Arc<AtomicU8>,
-    /// The link carries at least [`FAST_RATE`].
-    link_is_fast: Arc<AtomicBool>,
-    /// The length of all files.
-    bytes: Option<u64>,
-    is_quick: bool,
-    hello: Hello,
-    /// The source once more, if the head is not to count.
-    again: Option<Source>,
-}
-
-impl Plan {
-    /// A stream with such a context, over a link of such a rate, if that is known.
-    fn uplink(
-        &self,
-        carrier: &Carrier,
-        context: ContextLogs,
-        rate: Option<f64>,
-    ) -> Result<Uplink, TransferError> {
-        let mut config = self.compressing.sender_config(&carrier.theirs);
-        set_context(&mut config, context, self.memory_bytes_max);
-        let sender = Sender::new(&config);
-        let mut sender = sender.map_err(|error| TransferError::Connection(error.to_string()))?;
-        sender.expect_bulk();
-        match rate {
-            Some(rate) => sender.expect_rate(clock::now(), rate),
-            None => sender.presume_rate(clock::now(), RATE_AT_FIRST, PRESUMED_BYTES),
-        }
-        Ok(Uplink::new(sender, None))
-    }
-
-    /// Has a source read, by a thread that asks what is there already, or does not.
-    fn read(&self, source: Source, asks: bool) -> Result<Reading, TransferError> {
-        let (answers, for_reader) = blocking::sync_channel(ANSWERS_MAX);
-        let count = Arc::new(Count::default());
-        let bytes = self.bytes.unwrap_or(u64::MAX);
-        let finder = (self.window_log2 > 0)
-            .then(|| Finder::new(self.window_log2, bytes, Arc::clone(&self.held)));
-        let for_reader = asks.then_some(for_reader);
-        let is_fast = Arc::clone(&self.link_is_fast);
-        let read =
-            read_aside(source, for_reader, self.is_quick, (finder, is_fast), Arc::clone(&count));
-        let (pieces, used) = read.map_err(RunError::from)?;
-        Ok(Reading { pieces, used, answers: asks.then_some(answers), count })
     }
 }
 
@@ -699,6 +634,7 @@ fn received(cx: &mut Context<'_>, carrier: &mut Carrier) -> io::Result<bool> {
     }
 }
 
+mod plan;
 mod reading;
 #[cfg(test)]
 mod tests;
