@@ -130,6 +130,7 @@ async fn serve(
     let (stop, stopped) = watch::channel(false);
     let mut transfers: JoinSet<Result<Summary, Broken>> = JoinSet::new();
     let mut peers = HashMap::new();
+    let mut cut_off = Ok(None);
     loop {
         let is_stopping = *stopped.borrow();
         tokio::select! {
@@ -155,8 +156,14 @@ async fn serve(
                     return result.map(Some);
                 }
                 on_event(Event::Ended(from, &result));
+                // Who stays has told of those that failed; but what was cut off was so because of this end.
+                if let Err(broken) = result
+                    && matches!(broken.error, TransferError::Interrupted)
+                {
+                    cut_off = Err(broken);
+                }
                 if is_stopping && transfers.is_empty() {
-                    return result.map(|_| None);
+                    return cut_off;
                 }
             }
             carrier = door.next(), if !is_stopping && transfers.len() < if stays { TRANSFERS_MAX } else { 1 } => {
