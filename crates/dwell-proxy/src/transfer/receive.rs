@@ -156,7 +156,7 @@ async fn serve(
                     return result.map(Some);
                 }
                 on_event(Event::Ended(from, &result));
-                // Who stays has told of those that failed; but what was cut off was so because of this end.
+                // Who stays has said which failed; but what was cut off was so because of this end.
                 if let Err(broken) = result
                     && matches!(broken.error, TransferError::Interrupted)
                 {
