@@ -116,18 +116,31 @@ pub(super) enum Part {
 }
 
 /// Where the same hash was.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Place {
     check: u32,
     /// The lower half of the position after it.
     position: u32,
 }
 
+impl Place {
+    /// As one number: a list of zeros is made without touching its memory, of which much is never used over a fast link.
+    const fn pack(self) -> u64 {
+        (self.check as u64) << u32::BITS | self.position as u64
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "halves are what is meant")]
+    const fn unpack(packed: u64) -> Self {
+        Self { check: (packed >> u32::BITS) as u32, position: packed as u32 }
+    }
+}
+
 /// Finds repetitions in what is sent.
 #[derive(Debug)]
 pub(super) struct Finder {
     ring: Ring,
-    places: Vec<Place>,
+    /// Packed.
+    places: Vec<u64>,
     hash: u64,
     /// The distance of the repetition with which the last block ended.
     going_on: Option<u64>,
@@ -149,7 +162,7 @@ impl Finder {
     pub(super) fn new(window_log2: u8, bytes: u64, held: Arc<AtomicU8>) -> Self {
         let needed = bytes.clamp(1 << 16, 1 << window_log2).next_power_of_two();
         let places = needed >> (SPACING_LOG2 - 1);
-        let places = vec![Place::default(); usize::try_from(places).unwrap_or(1 << 10)];
+        let places = vec![0; usize::try_from(places).unwrap_or(1 << 10)];
         Self {
             ring: Ring::new(window_log2),
             places,
@@ -211,7 +224,8 @@ impl Finder {
             #[allow(clippy::cast_possible_truncation, reason = "halves are what is meant")]
             let here = Place { check: mixed as u32, position: end as u32 };
             let index = usize::try_from(mixed >> (u64::BITS - bits)).unwrap_or(0);
-            let there = std::mem::replace(&mut self.places[index], here);
+            let there = std::mem::replace(&mut self.places[index], here.pack());
+            let there = Place::unpack(there);
             if at < done || there.check != here.check {
                 continue;
             }
