@@ -118,15 +118,14 @@ pub(super) fn send_frame(
     send_units(peer, index, (store, &items), scratch, env, now);
     peer.frame_items = items;
     let split_bytes = peer.extra.split_bytes - split_before;
-    let Peer { port, sojourn, deadlines, classes, contexts, config, .. } = peer;
+    let Peer { port, sojourn, deadlines, classes, contexts, config, leaves_raw, .. } = peer;
     let frame = port.frame();
-    for unit in frame.units.iter().filter(|unit| unit.bypass == Some(Bypass::NoTime)) {
-        // Beside what passes contexts by it says nothing of histories.
-        if contexts.outgoing.is_passed_by() {
-            break;
+    // Beside what passes contexts by, and where nothing is to be compressed, it says nothing of histories.
+    if !*leaves_raw && !contexts.outgoing.is_passed_by() {
+        for unit in frame.units.iter().filter(|unit| unit.bypass == Some(Bypass::NoTime)) {
+            let flow = store.treatment(unit.id).flow;
+            contexts.flows.passed_raw(flow, u64::from(unit.original_bytes));
         }
-        let flow = store.treatment(unit.id).flow;
-        contexts.flows.passed_raw(flow, u64::from(unit.original_bytes));
     }
     if !classes.is_empty() || watch.is_on() {
         let extra_bytes = config.link_overhead.bytes;
