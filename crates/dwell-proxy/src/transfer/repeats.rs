@@ -124,7 +124,7 @@ struct Place {
 }
 
 impl Place {
-    /// As one number: a list of zeros is made without touching its memory, of which much is never used over a fast link.
+    /// As one number: a list of zeros is made without writing them, of which there are 32 MiB for a long window.
     const fn pack(self) -> u64 {
         (self.check as u64) << u32::BITS | self.position as u64
     }

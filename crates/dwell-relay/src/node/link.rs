@@ -120,7 +120,8 @@ pub(super) fn send_frame(
     let split_bytes = peer.extra.split_bytes - split_before;
     let Peer { port, sojourn, deadlines, classes, contexts, config, leaves_raw, .. } = peer;
     let frame = port.frame();
-    // Beside what passes contexts by, and where nothing is to be compressed, it says nothing of histories.
+    // Beside what passes contexts by, and where nothing is to be compressed (but for what was queued before), it says nothing of
+    // histories.
     if !*leaves_raw && !contexts.outgoing.is_passed_by() {
         for unit in frame.units.iter().filter(|unit| unit.bypass == Some(Bypass::NoTime)) {
             let flow = store.treatment(unit.id).flow;

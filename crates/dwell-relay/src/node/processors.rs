@@ -296,17 +296,10 @@ impl Processors {
         self.has_seen_raw && self.has_seen_compressed
     }
 
-    /// Returns true if a compressed byte takes so much longer than a raw one that it need not be tried again soon; or if the
-    /// codec alone takes what sending less can't save, even if all that a raw byte costs were for sending it.
+    /// Returns true if a compressed byte takes so much longer than a raw one that it need not be tried again soon.
     fn is_raw_cheaper(&self) -> bool {
-        if !self.are_costs_known() {
-            return false;
-        }
-        let is_clear = |raw_ns: f64| {
-            self.compressed_ns.is_some_and(|it| it > CLEARLY * raw_ns)
-                || self.codec.is_some_and(|codec| codec.cost_ns > raw_ns * (1.0 - codec.ratio))
-        };
-        self.raw_ns.is_some_and(is_clear)
+        let both = self.raw_ns.zip(self.compressed_ns).filter(|_| self.are_costs_known());
+        both.is_some_and(|(raw_ns, compressed_ns)| compressed_ns > CLEARLY * raw_ns)
     }
 
     /// Else nothing would be learned of bytes any more while nothing is compressed, and so nothing asks for another one.

@@ -94,8 +94,7 @@ impl Probes {
         is_clear: bool,
     ) {
         self.windows += 1;
-        let is_clear = is_clear && planned.iter().flatten().all(|it| it.is_raw);
-        if is_clear && !self.has_begun {
+        if is_clear && !self.has_begun && planned.iter().flatten().all(|it| it.is_raw) {
             // What the first one would show has been seen.
             (self.windows, self.has_begun) = (WINDOWS + MORE_WINDOWS, true);
             self.then = planned;
@@ -105,9 +104,7 @@ impl Probes {
         if !is_as_before {
             self.times = 1;
         }
-        // One of which it is known what it would show costs as much as any other.
-        let times = if is_clear { TIMES_MAX } else { self.times };
-        if self.windows >= APART_WINDOWS * times {
+        if self.windows >= APART_WINDOWS * self.times {
             // Nothing is confirmed by a window in which nothing went.
             let is_confirmed = is_as_before && self.has_shown;
             self.times = if is_confirmed { (2 * self.times).min(TIMES_MAX) } else { 1 };
@@ -230,20 +227,6 @@ mod tests {
         };
         let on: Vec<_> = (0..2 * APART_WINDOWS).filter(is_on).collect();
         assert_eq!(on[0], 1 + APART_WINDOWS - WINDOWS - MORE_WINDOWS, "{on:?}");
-    }
-
-    #[test]
-    fn what_can_not_pay_is_tried_as_rarely_as_what_was_confirmed() {
-        let mut probes = Probes::new();
-        let is_on = |_: &u32| {
-            probes.next(vec![Some(RAW)], true, true);
-            probes.are_on(true)
-        };
-        let on: Vec<_> = (1..=APART_WINDOWS * (TIMES_MAX + 1)).filter(is_on).collect();
-        assert_eq!(on[0], 1 + APART_WINDOWS * TIMES_MAX - WINDOWS - MORE_WINDOWS, "{on:?}");
-        // Once it may pay it is tried as soon as anything else.
-        let on = tried(&mut probes, APART_WINDOWS, RAW);
-        assert!(!on.is_empty());
     }
 
     #[test]

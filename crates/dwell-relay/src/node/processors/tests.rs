@@ -397,18 +397,3 @@ fn where_the_processor_is_short_a_trial_is_paid_for_before_the_next() {
     all.trial_ended(at(200), 20 * MILLI_NS, weak);
     assert!(!all.may_try(at(1_000)) && all.may_try(at(6_000)));
 }
-
-#[test]
-fn a_codec_that_takes_more_than_a_raw_byte_could_save_is_known_not_to_pay() {
-    let mut processors = Processors::new();
-    (processors.raw_ns, processors.compressed_ns) = (Some(9.4), Some(14.0));
-    (processors.has_seen_raw, processors.has_seen_compressed) = (true, true);
-    processors.codec = Some(CodecPoint::new(9.9, 0.41));
-    assert!(processors.is_raw_cheaper());
-    // On a link whose datagrams cost more the same codec may pay.
-    processors.raw_ns = Some(17.0);
-    assert!(!processors.is_raw_cheaper());
-    // What was not seen is not known.
-    (processors.raw_ns, processors.has_seen_raw) = (Some(9.4), false);
-    assert!(!processors.is_raw_cheaper());
-}
