@@ -7,6 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::*;
 use crate::carrier::tests::pair;
+use crate::transfer::blocks::Have;
 use crate::transfer::entry::EntryPath;
 use crate::transfer::record::{Ask, Record};
 
