@@ -47,6 +47,11 @@ const HOLDS_NS: u64 = 60 * SECOND_NS;
 /// The time until the next try after one that was in vain: this, and double of it each time.
 const RETRY_NS_MIN: u64 = 10 * SECOND_NS;
 const RETRY_NS_MAX: u64 = 600 * SECOND_NS;
+/// A trial that was over soon costs little, and on a fast link it falls into the first half second, in which TCP looks
+/// for its rate and more goes raw than later: after the first in vain the next comes when so many times as long have gone, ...
+const RETRY_PER_TRIAL: u64 = 4;
+/// ... and at least this.
+const RETRY_NS_LEAST: u64 = SECOND_NS;
 /// After a group found no context for all the histories of flows, none is begun for so long.
 const CROWDED_NS: u64 = 10 * SECOND_NS;
 /// Groups that are remembered.
@@ -143,6 +148,7 @@ struct Trial {
     /// What came out of those, and what would have in the shared history.
     own: Shrunk,
     shared: Shrunk,
+    began_at: Instant,
     /// The others are not waited for longer.
     due_at: Instant,
 }
@@ -153,6 +159,14 @@ impl Trial {
         let running = self.running.len();
         self.done.is_empty()
             && running < ((beside + running) / FLOWS_PER_TRIAL).clamp(1, TRIALS_MAX)
+    }
+
+    /// A flow tries.
+    fn begin(&mut self, now: Instant, flow: u64) {
+        if self.running.is_empty() && self.done.is_empty() {
+            self.began_at = now;
+        }
+        self.running.push(flow);
     }
 
     /// A flow has compared.
@@ -190,8 +204,9 @@ struct Group {
     trial: Trial,
     /// Flows of their own are known to be better until then.
     better_until: Instant,
-    /// None tries before.
+    /// None tries before, ...
     retry_at: Instant,
+    /// ... which is so long after the latest that was in vain; zero if none was.
     retry_ns: u64,
     used_at: Instant,
 }
@@ -204,24 +219,27 @@ impl Group {
             trial: Trial::default(),
             better_until: Instant::ZERO,
             retry_at: Instant::ZERO,
-            retry_ns: RETRY_NS_MIN,
+            retry_ns: 0,
             used_at: Instant::ZERO,
         }
     }
 
-    /// Ends a trial. Returns the flows that go back to the shared history.
-    fn judge(&mut self, now: Instant, link: Option<Link>) -> Vec<u64> {
+    /// Ends a trial. Returns the flows that go back to the shared history, with the time until they may ask again if all do.
+    fn judge(&mut self, now: Instant, link: Option<Link>) -> (Vec<u64>, Option<u64>) {
         let trial = std::mem::take(&mut self.trial);
         let is_better = trial.own.is_better_than(trial.shared, link);
         if is_better {
-            (self.better_until, self.retry_ns) = (now + HOLDS_NS, RETRY_NS_MIN);
+            (self.better_until, self.retry_ns) = (now + HOLDS_NS, 0);
         } else {
+            let took_ns = now.since_ns(trial.began_at);
+            let first_ns = took_ns.saturating_mul(RETRY_PER_TRIAL);
+            let first_ns = first_ns.clamp(RETRY_NS_LEAST, RETRY_NS_MIN);
             self.better_until = Instant::ZERO;
+            self.retry_ns = (2 * self.retry_ns).clamp(first_ns, RETRY_NS_MAX);
             self.retry_at = now + self.retry_ns;
-            self.retry_ns = (2 * self.retry_ns).min(RETRY_NS_MAX);
         }
         let back = trial.done.into_iter().filter(|(_, has_lost)| *has_lost || !is_better);
-        back.map(|(flow, _)| flow).collect()
+        (back.map(|(flow, _)| flow).collect(), (!is_better).then_some(self.retry_ns))
     }
 }
 
@@ -355,7 +373,7 @@ impl FlowHistories {
             return false;
         }
         if !is_better {
-            group.trial.running.push(flow);
+            group.trial.begin(now, flow);
         }
         let group_before = group.shrunk;
         let known = self.flow(now, shared, flow);
@@ -483,7 +501,7 @@ impl FlowHistories {
         if !group.trial.running.contains(&flow) {
             // It followed others. What is not so for it alone may be so for them.
             if compared.has_lost(self.link) {
-                self.go_back(now, flow);
+                self.go_back(now, flow, None);
             }
             return;
         }
@@ -495,19 +513,24 @@ impl FlowHistories {
     fn judge_trials(&mut self, now: Instant) {
         let link = self.link;
         let over = self.groups.iter_mut().filter(|group| group.trial.is_over(now));
-        let back: Vec<u64> = over.flat_map(|group| group.judge(now, link)).collect();
-        for flow in back {
-            self.go_back(now, flow);
+        let judged: Vec<_> = over.map(|group| group.judge(now, link)).collect();
+        for (back, all_ns) in judged {
+            for flow in back {
+                self.go_back(now, flow, all_ns);
+            }
         }
     }
 
-    /// A flow shares the history of its group again, and asks for none of its own for a while.
-    fn go_back(&mut self, now: Instant, flow: u64) {
+    /// A flow shares the history of its group again, and asks for none of its own for a while: as long as its whole group if
+    /// that does so, too.
+    fn go_back(&mut self, now: Instant, flow: u64, all_ns: Option<u64>) {
         self.own.retain(|(_, it)| *it != flow);
         let set = &mut self.sets[flow as usize % SETS];
         for it in set.iter_mut().flatten().filter(|it| it.flow == flow) {
-            (it.own, it.ask_at) = (None, now + it.retry_ns);
-            it.retry_ns = (2 * it.retry_ns).min(RETRY_NS_MAX);
+            (it.own, it.ask_at) = (None, now + all_ns.unwrap_or(it.retry_ns));
+            if all_ns.is_none() {
+                it.retry_ns = (2 * it.retry_ns).min(RETRY_NS_MAX);
+            }
         }
     }
 }

@@ -246,8 +246,8 @@ fn a_flow_whose_trial_ends_early_leaves_the_trial_to_another() {
 /// begin later. What a trial compares is the histories.
 #[test]
 fn another_codec_is_not_taken_for_a_better_history() {
-    // Of the bytes that the first codec leaves, what an own history leaves more or less.
-    for (percent, own) in [(110, 0), (101, 0), (90, 3)] {
+    // Of the bytes that the first codec leaves, what an own history leaves more or less; one may be trying again at the end.
+    for (percent, own) in [(110, 0..=1), (101, 0..=1), (90, 3..=3)] {
         for begins_ms in [200, 350, 500, 700, 1_000, 1_500] {
             let mut histories = FlowHistories::new(11);
             for now in 0..6_000 {
@@ -259,7 +259,7 @@ fn another_codec_is_not_taken_for_a_better_history() {
                     histories.compressed(at(now), (group, flow), bytes, 1 << 20);
                 }
             }
-            assert_eq!(histories.own(), own, "{percent} % after {begins_ms} ms");
+            assert!(own.contains(&histories.own()), "{percent} % after {begins_ms} ms");
         }
     }
 }
@@ -306,4 +306,50 @@ fn what_leaves_less_and_takes_longer_is_for_links_that_leave_the_time() {
     // As long as nothing is known of the link, what is left counts.
     assert_eq!(own_at(None), 3);
     assert_eq!(own_at(Some((0.0, processor))), 3);
+}
+
+/// The trials that begin within so many seconds, of flows whose own histories leave a tenth more than the shared one.
+fn trials_in_vain(seconds: u64, packet_every_ms: usize) -> Vec<u64> {
+    let mut histories = FlowHistories::new(11);
+    let (mut begun_ms, mut before) = (Vec::new(), 0);
+    for now in (0..1_000 * seconds).step_by(packet_every_ms) {
+        let loses = |is_own| if is_own { 44 } else { 40 };
+        run(&mut histories, (now, 1), &[1, 2, 3, 4], loses);
+        if histories.own() > before {
+            begun_ms.push(now);
+        }
+        before = histories.own();
+    }
+    begun_ms
+}
+
+#[test]
+fn trials_in_vain_become_rare_and_on_a_slow_link_are_so_from_the_first() {
+    let pauses = |begun: &[u64]| begun.windows(2).map(|it| it[1] - it[0]).collect::<Vec<_>>();
+    // 1,400 bytes each millisecond: a trial takes .75 s.
+    let fast = pauses(&trials_in_vain(200, 1));
+    assert!((1_000..6_000).contains(&fast[0]), "{fast:?}");
+    assert!(fast.windows(2).all(|it| it[1] > it[0]), "{fast:?}");
+    assert!(fast.len() < 7, "{fast:?}");
+    // Each 20 ms: it takes 15 s, and the next comes 10 s after it.
+    let slow = pauses(&trials_in_vain(200, 20));
+    assert!(slow[0] >= 24_000, "{slow:?}");
+}
+
+/// In the first second half of what an own history gets goes raw beside it.
+#[test]
+fn a_trial_that_was_lost_at_the_beginning_is_made_up_for_soon() {
+    let mut histories = FlowHistories::new(11);
+    for now in 0..6_000 {
+        for flow in [1, 2, 3, 4] {
+            let group = histories.group_of(at(now), SHARED, flow, 1_400);
+            let to_bytes = if group == SHARED { 560 } else { 420 };
+            if group != SHARED && now < 1_000 {
+                histories.passed_raw(flow, 1_400);
+            }
+            histories.compressed(at(now), (group, flow), passed(CODEC, (1_400, to_bytes)), 1 << 20);
+        }
+        assert!(now != 1_500 || histories.own() == 0, "the first trial is not lost");
+    }
+    assert_eq!(histories.own(), 3);
 }
