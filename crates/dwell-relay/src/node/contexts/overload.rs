@@ -33,6 +33,8 @@ pub(super) struct Overload {
     late_since: Option<Instant>,
     withdrawn_until: Option<Instant>,
     hold_ns: u64,
+    /// When they were offered again.
+    offered_at: Instant,
 }
 
 impl Overload {
@@ -49,6 +51,7 @@ impl Overload {
                 return Verdict::AsBefore;
             }
             (self.withdrawn_until, self.late_since) = (None, None);
+            self.offered_at = now;
             return Verdict::Offer;
         }
         if waited_ns < LATE_NS {
@@ -59,9 +62,20 @@ impl Overload {
         if !may || now.since_ns(since) < PATIENCE_NS {
             return Verdict::AsBefore;
         }
-        self.hold_ns = (2 * self.hold_ns).clamp(FIRST_HOLD_NS, LAST_HOLD_NS);
+        let before_ns = self.remembered_ns(now);
+        self.hold_ns = (2 * before_ns).clamp(FIRST_HOLD_NS, LAST_HOLD_NS);
         self.withdrawn_until = Some(now + self.hold_ns);
         Verdict::Withdraw { for_ns: self.hold_ns }
+    }
+
+    /// What is left of the time for which they were withdrawn before: what was long ago says nothing of now.
+    fn remembered_ns(&self, now: Instant) -> u64 {
+        let (mut hold_ns, mut calm_ns) = (self.hold_ns, now.since_ns(self.offered_at));
+        while hold_ns >= FIRST_HOLD_NS && calm_ns >= hold_ns {
+            calm_ns -= hold_ns;
+            hold_ns /= 2;
+        }
+        hold_ns
     }
 }
 
@@ -94,6 +108,28 @@ mod tests {
             }
         }
         assert_eq!(holds, [60, 120, 240, 480, 960, 1_920, 3_600, 3_600]);
+    }
+
+    #[test]
+    fn what_was_long_ago_is_forgotten() {
+        let mut overload = Overload::default();
+        // Returns for how long they are withdrawn by the first that begins at this time.
+        let mut withdraw = |mut ms: u64| loop {
+            if let Verdict::Withdraw { for_ns } = overload.review(at(ms), LATE_NS, true) {
+                let offered_ms = ms + for_ns / MILLI_NS;
+                assert_eq!(overload.review(at(offered_ms), 0, true), Verdict::Offer);
+                break (for_ns / SECOND_NS, offered_ms);
+            }
+            ms += 500;
+        };
+        let (mut holds, mut now) = (Vec::new(), 0);
+        // Three in a row, one after the time that the latest took, one after a day.
+        for calm_ms in [0, 0, 0, 240_000, 86_400_000] {
+            let (hold, offered) = withdraw(now + calm_ms);
+            holds.push(hold);
+            now = offered;
+        }
+        assert_eq!(holds, [60, 120, 240, 240, 60]);
     }
 
     #[test]
