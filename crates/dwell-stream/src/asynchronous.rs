@@ -122,7 +122,12 @@ macro_rules! reader_methods {
     () => {
         /// Makes a reader at the beginning of its stream.
         pub fn new(transport: R, limits: Limits) -> Self {
-            Self { transport, intake: Intake::new(Receiver::new(limits)) }
+            Self::with_receiver(transport, Receiver::new(limits))
+        }
+
+        /// Makes a reader with a receiver that was made otherwise.
+        pub fn with_receiver(transport: R, receiver: Receiver) -> Self {
+            Self { transport, intake: Intake::new(receiver) }
         }
 
         /// Returns true if the whole stream was read.

@@ -201,7 +201,7 @@ impl Builder {
         &self,
         transport: R,
     ) -> crate::AsyncStreamReader<R> {
-        crate::AsyncStreamReader::new(transport, self.limits)
+        crate::AsyncStreamReader::with_receiver(transport, self.receiver())
     }
 }
 
@@ -228,7 +228,7 @@ impl Builder {
         &self,
         transport: R,
     ) -> crate::FuturesStreamReader<R> {
-        crate::FuturesStreamReader::new(transport, self.limits)
+        crate::FuturesStreamReader::with_receiver(transport, self.receiver())
     }
 }
 

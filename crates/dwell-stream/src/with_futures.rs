@@ -121,6 +121,7 @@ mod tests {
     use futures_util::{AsyncBufReadExt as _, FutureExt as _};
 
     use super::*;
+    use crate::builder::Builder;
     use crate::strategy::Strategy;
 
     /// A transport that takes little at a time, and nothing each second time.
@@ -195,5 +196,18 @@ mod tests {
         let mut reader = FuturesStreamReader::new(Cursor::new(b"dw"), Limits::default());
         let error = finish(reader.read_to_end(&mut Vec::new())).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    /// Its reader expected a preamble, and called the first bytes no stream.
+    #[test]
+    fn a_plain_pair_is_made_with_the_same_settings() {
+        let builder = Builder::new().strategy(Strategy::Plain);
+        let mut writer = builder.futures_writer(Narrow::default(), || Instant::ZERO).unwrap();
+        finish(writer.write_all(b"as it is")).unwrap();
+        finish(writer.close()).unwrap();
+        let mut reader = builder.futures_reader(Cursor::new(writer.into_transport().got));
+        let mut got = Vec::new();
+        finish(reader.read_to_end(&mut got)).unwrap();
+        assert_eq!(got, b"as it is");
     }
 }

@@ -127,6 +127,7 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::builder::Builder;
     use crate::strategy::Strategy;
 
     #[test]
@@ -154,5 +155,25 @@ mod tests {
             let (got, ()) = runtime.block_on(async { tokio::join!(read, write) });
             assert!(got == data, "{strategy}");
         }
+    }
+
+    /// Its reader expected a preamble, and called the first bytes no stream.
+    #[test]
+    fn a_plain_pair_is_made_with_the_same_settings() {
+        let builder = Builder::new().strategy(Strategy::Plain);
+        let (near, far) = tokio::io::duplex(3000);
+        let write = async {
+            let mut writer = builder.tokio_writer(near, || Instant::ZERO).unwrap();
+            writer.write_all(b"as it is").await.unwrap();
+            writer.shutdown().await.unwrap();
+        };
+        let read = async {
+            let mut got = Vec::new();
+            builder.tokio_reader(far).read_to_end(&mut got).await.unwrap();
+            got
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let ((), got) = runtime.block_on(async { tokio::join!(write, read) });
+        assert_eq!(got, b"as it is");
     }
 }
