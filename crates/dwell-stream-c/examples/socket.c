@@ -1,5 +1,5 @@
-/* Sends a file (or this text) over a TCP connection of loopback, compressed while the socket takes no more, and
- * compares what arrives. The receiver is another process.
+/* Sends a file of any length (or 4 MiB of text) over a TCP connection of loopback, compressed while the socket takes no
+ * more, and compares what arrives. The receiver is another process, which reads the file itself.
  *
  *     cc socket.c -o socket $(pkg-config --cflags --libs dwell-stream) && ./socket FILE */
 #define _GNU_SOURCE
@@ -18,6 +18,8 @@
 
 #include <dwell_stream.h>
 
+#define TEXT_LEN ((size_t)4 << 20)
+
 static void fail(const char *what) {
     perror(what);
     exit(1);
@@ -27,6 +29,32 @@ static uint64_t now_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* What is sent, piece by piece: a file, or text that is made. */
+typedef struct {
+    FILE *file;
+    size_t made;
+} source;
+
+static source open_source(const char *name) {
+    source source = {.file = name == NULL ? NULL : fopen(name, "rb")};
+    if (name != NULL && source.file == NULL) fail(name);
+    return source;
+}
+
+/* Returns the length of the next piece, of at most `len` bytes; 0 only at the end. */
+static size_t take(source *source, uint8_t *piece, size_t len) {
+    if (source->file != NULL) {
+        size_t got = fread(piece, 1, len, source->file);
+        if (ferror(source->file)) fail("read");
+        return got;
+    }
+    size_t left = TEXT_LEN - source->made;
+    if (len > left) len = left;
+    for (size_t i = 0; i < len; i++) piece[i] = "compressed while it waits\n"[(source->made + i) % 26];
+    source->made += len;
+    return len;
 }
 
 /* What TCP says of its link. */
@@ -53,7 +81,27 @@ static void hold(int fd, dwell_sender *sender, uint32_t *held) {
     dwell_sender_transport_holds(sender, *held);
 }
 
-static void send_all(int fd, const uint8_t *data, size_t len) {
+/* Accepts as much as there is room for, and announces the end of the source. */
+static void give(dwell_sender *sender, source *source) {
+    static uint8_t piece[65536];
+    static size_t given = 0, filled = 0;
+    for (;;) {
+        if (given == filled) {
+            if (dwell_sender_room(sender) == 0) return;
+            given = 0;
+            filled = take(source, piece, sizeof piece);
+            if (filled == 0) {
+                dwell_sender_finish(sender);
+                return;
+            }
+        }
+        size_t accepted = dwell_sender_accept(sender, piece + given, filled - given);
+        if (accepted == 0) return;
+        given += accepted;
+    }
+}
+
+static void send_all(int fd, source *source) {
     int one = 1;
     uint32_t held = 0;
     char why[200];
@@ -71,10 +119,8 @@ static void send_all(int fd, const uint8_t *data, size_t len) {
     if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0) fail("TCP_NODELAY");
     if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) fail("O_NONBLOCK");
     hold(fd, sender, &held);
-    size_t given = 0;
     while (!dwell_sender_is_finished(sender)) {
-        given += dwell_sender_accept(sender, data + given, len - given);
-        if (given == len) dwell_sender_finish(sender);
+        give(sender, source);
         report(fd, sender);
         bool blocked = false;
         size_t have = 0;
@@ -96,23 +142,35 @@ static void send_all(int fd, const uint8_t *data, size_t len) {
         }
     }
     shutdown(fd, SHUT_WR);
-    fprintf(stderr, "%zu bytes, %llu on the wire\n", len, (unsigned long long)dwell_sender_wire_bytes(sender));
+    fprintf(stderr, "%llu bytes, %llu on the wire\n", (unsigned long long)dwell_sender_accepted_bytes(sender),
+            (unsigned long long)dwell_sender_wire_bytes(sender));
     dwell_sender_free(sender);
 }
 
+/* Returns true if these bytes come next in the source. */
+static bool is_next(source *source, const uint8_t *data, size_t len) {
+    uint8_t expected[4096];
+    while (len > 0) {
+        size_t piece = take(source, expected, len < sizeof expected ? len : sizeof expected);
+        if (piece == 0 || memcmp(data, expected, piece) != 0) return false;
+        data += piece;
+        len -= piece;
+    }
+    return true;
+}
+
 /* The receiver's process: 0 if it got what was sent. */
-static int receive(int fd, const uint8_t *expected, size_t expected_len) {
+static int receive(int fd, source *expected) {
     dwell_receiver *receiver = dwell_receiver_new();
-    uint8_t buffer[16384];
-    size_t got = 0, fed = 0, filled = 0;
+    uint8_t buffer[16384], more;
+    size_t fed = 0, filled = 0;
     for (;;) {
         ptrdiff_t taken = dwell_receiver_feed(receiver, buffer + fed, filled - fed);
         if (taken < 0) break;
         fed += (size_t)taken;
         size_t len = 0;
         const uint8_t *data = dwell_receiver_data(receiver, &len);
-        if (len > expected_len - got || memcmp(data, expected + got, len) != 0) return 1;
-        got += len;
+        if (!is_next(expected, data, len)) return 1;
         dwell_receiver_consume(receiver, len);
         if (fed < filled) continue;
         ssize_t have = read(fd, buffer, sizeof buffer);
@@ -122,19 +180,14 @@ static int receive(int fd, const uint8_t *expected, size_t expected_len) {
     }
     char why[200] = "";
     if (dwell_receiver_why(receiver, why, sizeof why) > 0) fprintf(stderr, "%s\n", why);
-    int whole = dwell_receiver_end(receiver) == 0 && got == expected_len;
+    bool is_whole = dwell_receiver_end(receiver) == 0 && take(expected, &more, 1) == 0;
     dwell_receiver_free(receiver);
-    return whole ? 0 : 1;
+    return is_whole ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
-    size_t len = 4 << 20;
-    uint8_t *data = malloc(len);
-    FILE *file = argc > 1 ? fopen(argv[1], "rb") : NULL;
-    if (data == NULL || (argc > 1 && file == NULL)) fail("input");
-    if (file != NULL) len = fread(data, 1, len, file);
-    else for (size_t i = 0; i < len; i++) data[i] = "compressed while it waits\n"[i % 26];
-
+    const char *name = argc > 1 ? argv[1] : NULL;
+    source source = open_source(name);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t address_len = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -142,10 +195,14 @@ int main(int argc, char **argv) {
     getsockname(listener, (struct sockaddr *)&address, &address_len);
     pid_t child = fork();
     if (child < 0) fail("fork");
-    if (child == 0) _exit(receive(accept(listener, NULL, NULL), data, len));
+    if (child == 0) {
+        /* A forked process reads on where the other one is. */
+        source = open_source(name);
+        _exit(receive(accept(listener, NULL, NULL), &source));
+    }
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(fd, (struct sockaddr *)&address, address_len) != 0) fail("connect");
-    send_all(fd, data, len);
+    send_all(fd, &source);
     int status = 1;
     waitpid(child, &status, 0);
     puts(status == 0 ? "it arrived" : "it did not arrive");

@@ -101,6 +101,21 @@ fn a_c_program_has_a_socket() {
     assert_eq!(run(&mut installed.command(&program)), "it arrived\n");
 }
 
+/// Of a longer file than 4 MiB the rest was not sent, and yet "it arrived".
+#[test]
+fn a_c_program_sends_a_file_of_any_length() {
+    let installed = Installed::new("file");
+    let program = installed.compile("examples/socket.c", &["-ldwell_stream_c"]);
+    for len in [0, 1, (4 << 20) + 1, 9_000_000] {
+        let file = installed.0.join("file");
+        std::fs::write(&file, &b"from a file, piece by piece\n".repeat(330_000)[..len]).unwrap();
+        let output = installed.command(&program).arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"it arrived\n", "{len}: {output:?}");
+        assert!(said.starts_with(&format!("{len} bytes, ")), "{len}: {said}");
+    }
+}
+
 /// With the libraries that pkg-config's file names for it, and without the shared one.
 #[test]
 fn a_c_program_has_the_library_inside() {
