@@ -94,7 +94,8 @@ void dwell_config_free(dwell_config *config);
  *                        has to accept it: limits.model_log
  *   mixed_models         true if such a model may be of the codec mix, too, which takes both ends about a microsecond for each
  *                        byte; for a receiver that accepts it: limits.mixed_models [false]
- *   mss                  the payload of a segment, for tcpcomp and kernel-level [1448]
+ *   mss                  the payload of a segment, for tcpcomp and kernel-level [1448]. Their units are segments only if they
+ *                        are written so: see dwell_sender_wire
  *   reorder_max          blocks that may overtake another one, for mix-2out, up to 64 [16]
  *   tcpcomp.target_len, .factor_min, .poor_units, .skip_first, .skip_max, .backoff, .variance_first, .drift,
  *   .process_variance, .measurement_variance         the paper's parameters [its values]
@@ -128,7 +129,9 @@ size_t dwell_sender_room(const dwell_sender *sender);
 void dwell_sender_finish(dwell_sender *sender);
 /* Drops the data that wait and notifies the receiver that the stream is given up. */
 void dwell_sender_abort(dwell_sender *sender);
-/* Returns the bytes to write to the transport now; valid until the next call with this sender. */
+/* Returns the bytes to write to the transport now; valid until the next call with this sender. With tcpcomp and
+ * kernel-level they are one unit. To be a segment of its own it has to be written by one call that marks its end, on Linux
+ * send with MSG_EOR: TCP_NODELAY and a send for each do only while none waits, as TCP adds bytes to a segment that does. */
 const uint8_t *dwell_sender_wire(dwell_sender *sender, uint64_t now_ns, size_t *len);
 /* Notes that the transport has taken `len` of them: 0, or DWELL_MISUSE if there were fewer. */
 int dwell_sender_wrote(dwell_sender *sender, uint64_t now_ns, size_t len);

@@ -86,7 +86,8 @@ impl Sender {
     /// Returns the bytes to write to the transport next; empty if there are none, or if they must
     /// be compressed first ([`Sender::compress`]). Call it only if the transport may take
     /// something, as the bytes returned were chosen to be sent. For strategies in segments it is
-    /// one segment, to be written in one call.
+    /// one unit. To be a segment of its own it has to be written by one call that marks its end, on Linux `send` with
+    /// `MSG_EOR`: `TCP_NODELAY` and a write for each do only while none waits, as TCP adds bytes to a segment that does.
     pub fn wire(&mut self, now: Instant) -> &[u8] {
         match &mut self.line {
             Line::Blocks(line) => line.wire(now),
