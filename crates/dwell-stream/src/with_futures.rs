@@ -19,11 +19,10 @@ use crate::stats::{ReceiverStats, SenderStats};
 
 /// Writes a stream to a transport that has the traits of `futures`; compresses while the transport takes no more.
 ///
-/// It compresses in the task that writes, at most one block at each poll while the transport is
-/// busy: give streams beyond some 100 Mbit/s an executor's thread of their own. Bytes that the
-/// transport does not take at once are sent by later polls only: flush when nothing more is to be
-/// written for the time being, as with any buffered writer. `poll_flush` is done when the transport
-/// has taken everything; `poll_close` announces the end first, and then closes the transport.
+/// It compresses in the task that writes, at most one block at each poll: other tasks have their turn before the next one.
+/// Give streams beyond some 100 Mbit/s an executor's thread of their own. Bytes that the transport does not take at once are
+/// sent by later polls only: flush when nothing more is to be written for the time being, as with any buffered writer.
+/// `poll_flush` is done when the transport has taken everything; `poll_close` announces the end first, and then closes the transport.
 #[derive(Debug)]
 pub struct FuturesStreamWriter<W, C> {
     transport: W,
@@ -43,7 +42,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> FuturesStreamWriter<W
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let transport = &mut self.transport;
-        self.outlet.poll_send(|wire| Pin::new(&mut *transport).poll_write(cx, wire))
+        self.outlet.poll_send(cx, |cx, wire| Pin::new(&mut *transport).poll_write(cx, wire))
     }
 }
 
@@ -56,7 +55,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncWrite
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let Self { transport, outlet } = self.get_mut();
-        outlet.poll_accept(bytes, |wire| Pin::new(&mut *transport).poll_write(cx, wire))
+        outlet.poll_accept(cx, bytes, |cx, wire| Pin::new(&mut *transport).poll_write(cx, wire))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
