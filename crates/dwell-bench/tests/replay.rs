@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use dwell_testkit::skips::skipped;
 use serde_json::Value;
 
 /// The largest difference between the two, ...
@@ -56,15 +57,16 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
 }
 
 /// Returns true if this can be tried here; prints why not.
+#[track_caller]
 fn is_possible() -> bool {
     let output = run(dwell(), &["lab", "--", "true"]);
     if !output.status.success() {
-        println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
+        skipped(String::from_utf8_lossy(&output.stderr));
         return false;
     }
     let is_missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
     if let Some(program) = ["tcpreplay", "tcpdump"].iter().find(is_missing) {
-        println!("skipped: {program} is not installed");
+        skipped(format_args!("{program} is not installed"));
         return false;
     }
     true
@@ -108,7 +110,7 @@ fn captures_are_compressed_and_dropped_by_relays_as_the_replay_says() {
     }
     let stalled_ms = worst_stall_ms(&runs);
     if stalled_ms > JUDGED_MS_MAX {
-        println!("skipped: the machine stood still for {stalled_ms:.0} ms of {SECONDS} s");
+        skipped(format_args!("the machine stood still for {stalled_ms:.0} ms of {SECONDS} s"));
         return;
     }
     judged.unwrap();

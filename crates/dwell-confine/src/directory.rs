@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn only_the_socket_is_given_away() {
         if !is_root() {
-            println!("skipped: only root can give files away");
+            dwell_testkit::skips::skipped("only root can give files away");
             return;
         }
         let scratch = Scratch::new("given");

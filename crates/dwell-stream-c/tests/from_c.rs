@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dwell_testkit::skips::skipped;
+
 /// Returns the directory with the libraries: that of this test, or one above.
 fn library_directory() -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -74,11 +76,11 @@ fn run(command: &mut Command) -> String {
 }
 
 /// Returns true if a program is installed; says that it is not otherwise.
-#[allow(clippy::print_stdout, reason = "whoever looks should know what was not tested")]
+#[track_caller]
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--help").output().is_ok();
     if !found {
-        println!("skipped: {program} is not installed");
+        skipped(format_args!("{program} is not installed"));
     }
     found
 }

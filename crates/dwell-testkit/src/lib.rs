@@ -9,6 +9,7 @@
 //! * [`hostile`]: a peer that holds the key and keeps to no rules;
 //! * [`pages`]: those of the documentation, and the command lines in them;
 //! * [`postgres`], a server for tests and benches;
+//! * [`skips`]: tests that can't test anything here, and say so;
 //! * [`raw`]: packets as they are on a link, and in anybody's name;
 //! * [`stalls`]: how long the machine itself stood still meanwhile.
 
@@ -20,6 +21,7 @@ pub mod pages;
 pub mod postgres;
 pub mod raw;
 pub mod sites;
+pub mod skips;
 pub mod stalls;
 pub mod stream;
 pub mod virtual_net;

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dwell_testkit::skips::skipped;
 use serde_json::Value;
 
 fn dwell(arguments: &[&str]) -> Command {
@@ -20,13 +21,14 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 /// Returns true if there can be labs here; prints why not.
+#[track_caller]
 fn labs_are_permitted() -> bool {
     let output = run(&["lab", "--", "true"]);
     let why = String::from_utf8_lossy(&output.stderr);
     // The beginnings of the errors that blame the machine.
     let theirs = ["make ", "become ", "mount ", "run `ip`", "run `tc`", "open /dev/net/tun"];
     if theirs.iter().any(|doing| why.contains(&format!("cannot {doing}"))) {
-        println!("skipped: {}", why.trim());
+        skipped(why);
         return false;
     }
     assert!(output.status.success(), "{output:?}");

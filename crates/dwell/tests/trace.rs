@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use dwell_testkit::skips::skipped;
 use serde_json::Value;
 
 fn dwell(arguments: &[&str]) -> Output {
@@ -39,10 +40,11 @@ fn find(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+#[track_caller]
 fn is_missing(program: &str) -> bool {
     let is_missing = Command::new(program).arg("--version").output().is_err();
     if is_missing {
-        println!("skipped: {program} is not installed");
+        skipped(format_args!("{program} is not installed"));
     }
     is_missing
 }

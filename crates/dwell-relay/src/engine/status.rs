@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_forbidden_path_is_explained() {
         if privilege::is_root() {
-            eprintln!("skipped: root may write everywhere");
+            dwell_testkit::skips::skipped("root may write everywhere");
             return;
         }
         let forbidden = StatusSocket::bind(Path::new("/proc/1/dwell/node.sock")).unwrap_err();

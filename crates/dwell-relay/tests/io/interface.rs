@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use dwell_relay::io::route::{LinkSettings, RouteError, Routes};
 use dwell_relay::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
 use dwell_relay::io::udp::UdpPort;
+use dwell_testkit::skips::{skipped, skipped_in_part};
 
 use super::flow::{Flow, tcp};
 use super::{addr, in_namespace, run, tun};
@@ -59,7 +60,7 @@ fn a_deleted_interface_is_gone_and_one_that_is_down_refuses() {
         assert_eq!((flushed.written, flushed.refused), (0, 3));
         assert_eq!(flushed.error, Some(rustix::io::Errno::IO));
         if run("ip link del t0").is_none() {
-            eprintln!("skipped in part: cannot run ip");
+            skipped_in_part("cannot run ip");
             return;
         }
         assert!(batch.push(&packets[0]));
@@ -73,7 +74,7 @@ fn a_deleted_interface_is_gone_and_one_that_is_down_refuses() {
 fn an_interface_of_another_kind_is_named() {
     in_namespace(|| {
         if run("ip link add dwell0 type veth peer name other").is_none() {
-            eprintln!("skipped: cannot make a veth with ip");
+            skipped("cannot make a veth with ip");
             return;
         }
         let options =

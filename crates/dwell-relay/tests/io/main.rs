@@ -22,6 +22,7 @@ use dwell_base::time::SECOND_NS;
 use dwell_relay::io::clock::Clock;
 use dwell_relay::io::route::{LinkSettings, Routes};
 use dwell_relay::io::tun::{Tun, TunOptions};
+use dwell_testkit::skips::skipped;
 use ipnet::IpNet;
 use rustix::thread::UnshareFlags;
 
@@ -32,21 +33,23 @@ fn unshare() -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
 }
 
-/// Runs a test on a thread with a fresh namespace, whose loopback interface is up.
+/// Runs a test on a thread with a fresh namespace, whose loopback interface is up. The thread has the test's name.
 fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let run = move || {
         if let Err(errno) = unshare() {
-            eprintln!("skipped: cannot make a network namespace: {errno}");
+            skipped(format_args!("cannot make a network namespace: {errno}"));
             return;
         }
         if !std::path::Path::new("/dev/net/tun").exists() {
-            eprintln!("skipped: there is no /dev/net/tun");
+            skipped("there is no /dev/net/tun");
             return;
         }
         raise("lo");
         test();
     };
-    if let Err(panic) = thread::spawn(run).join() {
+    let name = thread::current().name().unwrap_or("main").to_owned();
+    let thread = thread::Builder::new().name(name).spawn(run).unwrap();
+    if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
 }

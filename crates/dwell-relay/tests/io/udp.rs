@@ -8,6 +8,7 @@ use dwell_relay::io::clock::Clock;
 use dwell_relay::io::poller::{Interest, Poller, Token};
 use dwell_relay::io::tun::{PacketBatch, TunWriteBatch};
 use dwell_relay::io::udp::{RecvBatch, SendOutcome, UdpPort};
+use dwell_testkit::skips::{skipped, skipped_in_part};
 use socket2::{Domain, Socket, Type};
 
 use super::flow::sum_words;
@@ -82,7 +83,7 @@ fn only_sockets_of_the_same_user_share_a_port() {
             let steal = move || {
                 let user = rustix::process::Uid::from_raw(65_534);
                 if let Err(error) = rustix::thread::set_thread_res_uid(user, user, user) {
-                    eprintln!("skipped in part: cannot become another user: {error}");
+                    skipped_in_part(format_args!("cannot become another user: {error}"));
                     return;
                 }
                 for share in 0..4 {
@@ -180,7 +181,7 @@ fn too_big(packet: &[u8], mtu: u16) -> Vec<u8> {
 fn a_busy_link_blocks_and_becomes_writable_again() {
     in_namespace(|| {
         if run("tc qdisc add dev lo root tbf rate 8mbit burst 4000 limit 1000000").is_none() {
-            eprintln!("skipped: cannot shape the loopback interface with tc");
+            skipped("cannot shape the loopback interface with tc");
             return;
         }
         let (local, peer) = (addr("127.0.0.1:7001"), addr("127.0.0.1:7002"));

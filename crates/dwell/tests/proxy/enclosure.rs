@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use dwell_testkit::skips::skipped;
+
 use crate::pair::{Process, dwell};
 
 /// Namespaces that last as long as the test.
@@ -24,16 +26,22 @@ const BEGIN: &str = "\
 
 impl Enclosure {
     /// None if this system or user can't have any, which is said.
+    #[track_caller]
     pub(crate) fn new(at: &Path, disk_kib: u64, rate: &str) -> Option<Self> {
         let mut command = Command::new("unshare");
         command.args(["-rmn", "sh", "-c", BEGIN]).arg(at).args([&disk_kib.to_string(), rate]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let skipped = |error| println!("skipped: unshare can't be started: {error}");
-        let mut holder = Process(command.spawn().map_err(skipped).ok()?);
+        let mut holder = match command.spawn() {
+            Ok(holder) => Process(holder),
+            Err(error) => {
+                skipped(format_args!("unshare can't be started: {error}"));
+                return None;
+            }
+        };
         let mut line = String::new();
         let _ = BufReader::new(holder.0.stdout.take()?).read_line(&mut line);
         if line.trim() != "ready" {
-            println!("skipped: no networks and file systems can be made here");
+            skipped("no networks and file systems can be made here");
             return None;
         }
         Some(Self { holder, at: at.to_owned() })

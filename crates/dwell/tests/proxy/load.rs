@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use dwell_testkit::skips::skipped;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
@@ -21,12 +22,13 @@ pub(crate) struct Descriptors(#[expect(dead_code, reason = "held")] MutexGuard<'
 
 /// Raises this process' limit of descriptors; nothing if so many are not allowed. Tests run beside
 /// each other in one process, so those that need many take turns.
+#[track_caller]
 pub(crate) fn may_open(descriptors: u64) -> Option<Descriptors> {
     static TURN: Mutex<()> = Mutex::new(());
     let hard = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
     if hard.is_some_and(|hard| hard < descriptors) {
-        println!("skipped: the hard limit of descriptors is below {descriptors}");
+        skipped(format_args!("the hard limit of descriptors is below {descriptors}"));
         return None;
     }
     // A test that failed has let go of its descriptors, too.
@@ -113,7 +115,7 @@ fn burst(connections: usize) {
     const TIME_MAX: Duration = Duration::from_secs(200);
     let queue = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
     if queue.trim().parse().unwrap_or(0) < 4096 {
-        println!("skipped: the kernel lets fewer than 4,096 clients wait (net.core.somaxconn)");
+        skipped("the kernel lets fewer than 4,096 clients wait (net.core.somaxconn)");
         return;
     }
     // Both ends of a stream are here.

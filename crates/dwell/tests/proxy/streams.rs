@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dwell_testkit::skips::skipped;
 use rustix::process::Signal;
 
 use crate::pair::{
@@ -405,7 +406,7 @@ fn an_egress_that_comes_back_is_found_again() {
 #[test]
 fn certificates_let_in() {
     if !has("openssl") {
-        println!("skipped: openssl is not installed");
+        skipped("openssl is not installed");
         return;
     }
     let directory = Directory::new();

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use dwell_testkit::skips::skipped;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -351,7 +352,7 @@ fn what_another_receiver_writes_is_left_alone() {
 #[test]
 fn a_full_disk_is_reported_to_both() {
     if !Path::new("/dev/full").exists() {
-        println!("skipped: this system has no /dev/full");
+        skipped("this system has no /dev/full");
         return;
     }
     let directory = Directory::new();

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use dwell_base::Rng;
+use dwell_testkit::skips::skipped;
 use rustix::process::Signal;
 
 use crate::interrupted::{AGAIN_BYTES, bytes_below};
@@ -373,7 +374,7 @@ fn a_full_disk_leaves_what_came_for_later() {
         .stderr(Stdio::null())
         .status();
     if !can.is_ok_and(|status| status.success()) {
-        println!("skipped: no file systems can be mounted here");
+        skipped("no file systems can be mounted here");
         return;
     }
     let here = Directory::new();
