@@ -38,7 +38,10 @@ pub extern "C" fn dwell_receiver_new() -> *mut dwell_receiver {
 pub unsafe extern "C" fn dwell_receiver_with(config: *const dwell_config) -> *mut dwell_receiver {
     // SAFETY: by the function's own condition.
     let Some(config) = (unsafe { config.as_ref() }) else { return dwell_receiver_new() };
-    let receiver = config.builder.clone().limits(config.limits).receiver();
+    // Each limit was checked when it was set.
+    let Ok(receiver) = config.builder.clone().limits(config.limits).receiver() else {
+        return std::ptr::null_mut();
+    };
     Box::into_raw(Box::new(dwell_receiver { receiver, decompressors: Decompressors::new() }))
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     near.set_nodelay(true)?;
     SockRef::from(&near).set_tcp_notsent_lowat(builder.config().not_sent_len())?;
 
-    let reader = builder.reader(far);
+    let reader = builder.reader(far)?;
     let reading = std::thread::spawn(move || reader.lines().map_while(Result::ok).count());
 
     let begin = Instant::now();

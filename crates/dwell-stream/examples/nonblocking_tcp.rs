@@ -28,7 +28,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     SockRef::from(&near).set_tcp_notsent_lowat(held)?;
 
     // A reader may block, whatever the writer does.
-    let mut reader = builder.reader(far);
+    let mut reader = builder.reader(far)?;
     let reading = std::thread::spawn(move || {
         let mut data = Vec::new();
         reader.read_to_end(&mut data).map(|_| data)

@@ -29,7 +29,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let begin = Instant::now();
         let clock = || dwell_base::Instant::from_ns(begin.elapsed().as_nanos() as u64);
         let mut writer = builder.futures_writer(near, clock)?;
-        let mut reader = builder.futures_reader(far);
+        let mut reader = builder.futures_reader(far)?;
         let mut got = Vec::new();
         let write = async {
             writer.write_all(&text).await?;

@@ -39,7 +39,7 @@ async fn serve(tcp: TcpStream) -> std::io::Result<usize> {
     tcp.set_nodelay(true)?;
     let builder = Builder::new();
     let (read, write) = tcp.into_split();
-    let mut lines = builder.tokio_reader(read).lines();
+    let mut lines = builder.tokio_reader(read).map_err(std::io::Error::other)?.lines();
     let mut writer = builder.tokio_writer(write, clock()).map_err(std::io::Error::other)?;
     let mut count = 0;
     while let Some(line) = lines.next_line().await? {
@@ -57,7 +57,7 @@ async fn ask(tcp: TcpStream) -> std::io::Result<usize> {
     tcp.set_nodelay(true)?;
     let builder = Builder::new();
     let (read, write) = tcp.into_split();
-    let mut lines = builder.tokio_reader(read).lines();
+    let mut lines = builder.tokio_reader(read).map_err(std::io::Error::other)?.lines();
     let mut writer = builder.tokio_writer(write, clock()).map_err(std::io::Error::other)?;
     for number in 0..LINES {
         writer.write_all(format!("question {number}\n").as_bytes()).await?;

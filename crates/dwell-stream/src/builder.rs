@@ -34,7 +34,7 @@ use crate::strategy::Strategy;
 /// assert!(wire.len() < 300);
 ///
 /// let mut text = String::new();
-/// builder.reader(&wire[..]).read_to_string(&mut text)?;
+/// builder.reader(&wire[..])?.read_to_string(&mut text)?;
 /// assert_eq!(text.len(), 16_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -61,9 +61,9 @@ impl Builder {
     /// Sets the strategy, with the codecs that it has by default.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
-        let defaults = Config::new(strategy);
-        (self.config.codec, self.config.codecs) = (defaults.codec, defaults.codecs);
+        self.config.codec = Config::new(strategy).codec;
         self.config.strategy = strategy;
+        self.config.codecs = self.config.default_codecs();
         self
     }
 
@@ -109,7 +109,49 @@ impl Builder {
         self
     }
 
-    /// Sets the limits of receivers. Their `history` is that of [`Builder::history`], if that comes later.
+    /// Sets the window of a running context, to which blocks may refer in place of a history, at both ends: its binary
+    /// logarithm, 15 to 23, or 0 for none. See [`Config::window_log`] and [`Limits::window_log`], and for the memory that it takes
+    /// [`Config::context_bytes_max`]. It changes the codecs that nobody has named, as [`Config::set_window`]. Another one is
+    /// refused when a sender or a receiver is made ([`ConfigError::Window`]).
+    #[must_use]
+    pub fn window(self, window_log: u8) -> Self {
+        self.with_context(|config, limits| {
+            (config.window_log, limits.window_log) = (window_log, window_log);
+        })
+    }
+
+    /// Sets the memory of a model that such a context may be, at both ends: its binary logarithm, 20 to 26, or 0 for none. See
+    /// [`Config::model_log`] and [`Limits::model_log`]. It changes the codecs that nobody has named, as
+    /// [`Config::set_model`]. Another one is refused when a sender or a receiver is made, and one without a window
+    /// when a sender is ([`ConfigError::Model`]).
+    #[must_use]
+    pub fn model(self, model_log: u8) -> Self {
+        self.with_context(|config, limits| {
+            (config.model_log, limits.model_log) = (model_log, model_log);
+        })
+    }
+
+    /// Sets whether such a model may be of the codec `mix`, too, at both ends: see [`Config::mixed_models`] and
+    /// [`Limits::mixed_models`]. It has no effect without a model.
+    #[must_use]
+    pub fn mixed_models(self, may_be: bool) -> Self {
+        self.with_context(|config, limits| {
+            (config.mixed_models, limits.mixed_models) = (may_be, may_be);
+        })
+    }
+
+    /// Changes a context, and the codecs with it if they are the default ones: whatever is set first.
+    fn with_context(mut self, change: impl FnOnce(&mut Config, &mut Limits)) -> Self {
+        let are_default = self.config.codecs == self.config.default_codecs();
+        change(&mut self.config, &mut self.limits);
+        if are_default {
+            self.config.codecs = self.config.default_codecs();
+        }
+        self
+    }
+
+    /// Sets the limits of receivers. Call it before [`Builder::history`], [`Builder::window`], [`Builder::model`] and
+    /// [`Builder::mixed_models`], which change them.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -137,11 +179,15 @@ impl Builder {
     }
 
     /// Makes a receiver without I/O: a plain one for [`Strategy::Plain`].
-    pub fn receiver(&self) -> Receiver {
-        match self.config.strategy {
+    ///
+    /// # Errors
+    /// If its limits are not possible ([`Limits::check`]), as with all that reads.
+    pub fn receiver(&self) -> Result<Receiver, ConfigError> {
+        self.limits.check()?;
+        Ok(match self.config.strategy {
             Strategy::Plain => Receiver::plain(self.limits),
             _ => Receiver::new(self.limits),
-        }
+        })
     }
 
     /// Makes a writer to a non-blocking transport.
@@ -173,8 +219,11 @@ impl Builder {
     }
 
     /// Makes a reader, for a blocking or a non-blocking transport.
-    pub fn reader<R: Read>(&self, transport: R) -> StreamReader<R> {
-        StreamReader::with_receiver(transport, self.receiver())
+    ///
+    /// # Errors
+    /// If its limits are not possible.
+    pub fn reader<R: Read>(&self, transport: R) -> Result<StreamReader<R>, ConfigError> {
+        Ok(StreamReader::with_receiver(transport, self.receiver()?))
     }
 }
 
@@ -197,11 +246,14 @@ impl Builder {
     }
 
     /// Makes a reader of a transport of tokio's.
+    ///
+    /// # Errors
+    /// If its limits are not possible.
     pub fn tokio_reader<R: tokio::io::AsyncRead + Unpin>(
         &self,
         transport: R,
-    ) -> crate::AsyncStreamReader<R> {
-        crate::AsyncStreamReader::with_receiver(transport, self.receiver())
+    ) -> Result<crate::AsyncStreamReader<R>, ConfigError> {
+        Ok(crate::AsyncStreamReader::with_receiver(transport, self.receiver()?))
     }
 }
 
@@ -224,11 +276,14 @@ impl Builder {
     }
 
     /// Makes a reader of a transport with the traits of `futures`.
+    ///
+    /// # Errors
+    /// If its limits are not possible.
     pub fn futures_reader<R: futures_io::AsyncRead + Unpin>(
         &self,
         transport: R,
-    ) -> crate::FuturesStreamReader<R> {
-        crate::FuturesStreamReader::with_receiver(transport, self.receiver())
+    ) -> Result<crate::FuturesStreamReader<R>, ConfigError> {
+        Ok(crate::FuturesStreamReader::with_receiver(transport, self.receiver()?))
     }
 }
 
@@ -261,5 +316,62 @@ mod tests {
         assert!(Builder::new().block_len(5).sender().is_err());
         let mss = Builder::new().configure(|config| config.mss = 500);
         assert_eq!(mss.config().mss, 500);
+    }
+
+    /// A window was set for senders only, by `configure`, and then its receivers refused the stream.
+    #[test]
+    fn a_context_reaches_both_ends() {
+        let text =
+            b"A context goes on from block to block, and so does what it predicts. ".repeat(3000);
+        let bytes = || Builder::new().objective(Objective::Bytes);
+        for (builder, window, model, mixed) in [
+            (bytes().window(20), 20, 0, false),
+            (bytes().window(20).model(22), 20, 22, false),
+            (bytes().mixed_models(true).model(20).window(15), 15, 20, true),
+            (Builder::new().model(26).window(23).objective(Objective::Bytes), 23, 26, false),
+        ] {
+            let (config, limits) = (builder.config(), builder.limits);
+            assert_eq!((config.window_log, limits.window_log), (window, window));
+            assert_eq!((config.model_log, limits.model_log), (model, model));
+            assert_eq!((config.mixed_models, limits.mixed_models), (mixed, mixed));
+            let mut expected = Config { objective: Objective::Bytes, ..Config::default() };
+            expected.mixed_models = mixed;
+            expected.set_window(window);
+            expected.set_model(model);
+            assert_eq!(*config, expected);
+            let mut writer = builder.writer(Vec::new(), || Instant::ZERO).unwrap();
+            writer.write_all(&text).unwrap();
+            writer.finish();
+            writer.pump().unwrap();
+            let wire = writer.into_transport();
+            let mut got = Vec::new();
+            builder.reader(&wire[..]).unwrap().read_to_end(&mut got).unwrap();
+            assert!(got == text, "{window}, {model}");
+            // Others don't accept it: it is one.
+            assert!(bytes().reader(&wire[..]).unwrap().read_to_end(&mut got).is_err());
+        }
+        let off = bytes().window(20).model(22).model(0).window(0);
+        assert_eq!(off.config(), bytes().config());
+        let named = bytes().codecs("zstd:3").unwrap().window(20).model(22);
+        assert_eq!(named.config().codecs.len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_possible_is_refused_at_both_ends() {
+        let new = Builder::new;
+        for (builder, expected) in [
+            (new().window(14), ConfigError::Window(14)),
+            (new().window(24), ConfigError::Window(24)),
+            (new().window(20).model(19), ConfigError::Model(19)),
+            (new().window(20).model(27), ConfigError::Model(27)),
+        ] {
+            assert_eq!(builder.sender().unwrap_err(), expected);
+            assert_eq!(builder.receiver().unwrap_err(), expected);
+            assert_eq!(builder.reader(&b""[..]).unwrap_err(), expected);
+        }
+        assert_eq!(new().model(22).sender().unwrap_err(), ConfigError::Model(22));
+        let limits = Limits { block_len: 1 << 20, ..Limits::default() };
+        let refused = new().limits(limits).receiver().unwrap_err();
+        assert_eq!(refused, ConfigError::BlockLimit(1 << 20));
     }
 }

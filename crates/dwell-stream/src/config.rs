@@ -251,6 +251,15 @@ impl Config {
         }
     }
 
+    /// Returns the codecs to choose from if none are named, with this window and this model.
+    pub(crate) fn default_codecs(&self) -> Vec<CodecSpec> {
+        let mut defaults = Self::new(self.strategy);
+        defaults.mixed_models = self.mixed_models;
+        defaults.set_window(self.window_log);
+        defaults.set_model(self.model_log);
+        defaults.codecs
+    }
+
     /// Returns true if the stream may get a running context on the way.
     pub(crate) fn gets_context(&self) -> bool {
         let refers = self.codecs.iter().any(|&codec| self.may_refer(codec));

@@ -69,8 +69,8 @@ impl Limits {
         Self { reorder: 0, units: false, ..Self::default() }
     }
 
-    /// Checks that each limit is one that a receiver can keep to. Receivers are made with others, too:
-    /// what is beyond a maximum is then the maximum.
+    /// Checks that each limit is one that a receiver can keep to; [`Builder`](crate::Builder) does. [`Receiver::new`] makes
+    /// one with others, too: what is beyond a maximum is then the maximum.
     ///
     /// # Errors
     /// The first that is out of range.

@@ -204,7 +204,7 @@ mod tests {
         let mut writer = builder.futures_writer(Narrow::default(), || Instant::ZERO).unwrap();
         finish(writer.write_all(b"as it is")).unwrap();
         finish(writer.close()).unwrap();
-        let mut reader = builder.futures_reader(Cursor::new(writer.into_transport().got));
+        let mut reader = builder.futures_reader(Cursor::new(writer.into_transport().got)).unwrap();
         let mut got = Vec::new();
         finish(reader.read_to_end(&mut got)).unwrap();
         assert_eq!(got, b"as it is");

@@ -167,7 +167,7 @@ mod tests {
         };
         let read = async {
             let mut got = Vec::new();
-            builder.tokio_reader(far).read_to_end(&mut got).await.unwrap();
+            builder.tokio_reader(far).unwrap().read_to_end(&mut got).await.unwrap();
             got
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
