@@ -4,12 +4,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod,
-    futimens, linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat, symlinkat,
-    unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, chmod,
+    fchmod, fstat, futimens, linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -114,19 +114,27 @@ impl Tree {
 
     /// Makes a directory that can be written to, if there is none; true if it did.
     pub(super) fn make_directory(&mut self, path: &EntryPath) -> io::Result<bool> {
-        let is_own = self.parts.is_some();
-        let parent = self.parent(path)?;
-        match mkdirat(parent, path.name(), Mode::RWXU) {
+        match mkdirat(self.parent(path)?, path.name(), Mode::RWXU) {
             Ok(()) => Ok(true),
-            Err(Errno::EXIST) => {
-                let fd = self.directory(path)?;
-                if is_own {
-                    fchmod(fd, Mode::RWXU)?;
-                }
-                Ok(false)
-            }
+            Err(Errno::EXIST) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Makes a directory that is there one that can be written to, if it is this user's: an earlier transfer may have
+    /// given it permissions that are in the way.
+    pub(super) fn make_writable(&mut self, path: &EntryPath) -> io::Result<()> {
+        // What can't be read can be opened like this.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(self.parent(path)?, path.name(), flags, Mode::empty())?;
+        let stat = fstat(&fd)?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+        if !is_own || mode.contains(Mode::RWXU) {
+            return Ok(());
+        }
+        // By its name it could be another one by now.
+        Ok(chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode | Mode::RWXU)?)
     }
 
     fn directory(&mut self, path: &EntryPath) -> io::Result<OwnedFd> {

@@ -96,6 +96,10 @@ impl Sink {
             true => marked(site, &path, is_made).map_err(|error| cant_write(site, &path, error))?,
             false => true,
         };
+        if is_ours && !is_made {
+            // It gets its permissions when all that belongs into it is there.
+            site.tree.make_writable(&path).map_err(|error| cant_write(site, &path, error))?;
+        }
         self.put(&path)?;
         if self.directories.len() >= DEPTH_MAX {
             return Err(SinkError::Order);
@@ -198,9 +202,14 @@ impl Sink {
             return Err(SinkError::Order);
         }
         let replaces = replaces(site, existing);
-        let made = site.tree.hard_link(&from, path, replaces);
-        if !self.made(path, replaces, made)? {
-            return Ok(());
+        let there = site.tree.stat(path).map_err(|error| cant_write(site, path, error))?;
+        if there.and_then(|stat| node_of(&stat)) == Some(node) {
+            self.put(path)?;
+        } else {
+            let made = site.tree.hard_link(&from, path, replaces);
+            if !self.made(path, replaces, made)? {
+                return Ok(());
+            }
         }
         self.received.files += 1;
         let bytes = self.site()?.tree.stat(path).ok().flatten().map_or(0, |stat| stat.st_size);

@@ -586,3 +586,4 @@ fn what_is_near_repeats_itself() {
 mod bases;
 mod chunks;
 mod meanwhile;
+mod permissions;
