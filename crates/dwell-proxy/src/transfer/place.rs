@@ -310,8 +310,8 @@ impl Staging {
                 let parent = self.parent.as_fd();
                 let placed = rename(parent, &self.name, parent, name, false);
                 placed.map_err(|error| self.not_placed(name, error))?;
+                rustix::fs::fchmod(staged.base(), usual_mode(parts.as_fd())?)?;
                 unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR)?;
-                rustix::fs::fchmod(staged.base(), Mode::from_raw_mode(0o755))?;
                 self.sync();
                 return Ok(());
             }
@@ -422,8 +422,22 @@ impl Staging {
     }
 }
 
+/// The name of a directory among the parts, none of which has such a name.
+const USUAL: &str = "usual";
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The permissions of a directory that is made here without any that were sent: what the umask leaves, or what an access
+/// control list of the directory around it says. To ask for the umask is to change it, for all threads.
+fn usual_mode(parts: BorrowedFd<'_>) -> io::Result<Mode> {
+    // A receiver that was killed may have left one.
+    let _ = unlinkat(parts, USUAL, AtFlags::REMOVEDIR);
+    mkdirat(parts, USUAL, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
+    let made = statat(parts, USUAL, AtFlags::SYMLINK_NOFOLLOW);
+    unlinkat(parts, USUAL, AtFlags::REMOVEDIR)?;
+    // What is left to do in it can be done whatever the umask.
+    Ok(Mode::from_raw_mode(made?.st_mode) | Mode::RWXU)
+}
 
 /// Notes which roots are about to get their names.
 fn note(parts: BorrowedFd<'_>, staged: &Tree, named: &[(&EntryPath, &OsStr)]) -> io::Result<()> {

@@ -161,6 +161,25 @@ fn what_is_there_is_replaced_or_kept() {
     assert!(mine.is_empty(), "{mine:?}");
 }
 
+/// The sender knows no permissions for it.
+#[test]
+fn a_directory_for_several_things_has_the_permissions_that_the_umask_leaves() {
+    let (here, there) = (Directory::new(), Directory::new());
+    for name in ["a", "b"] {
+        fs::write(here.path(name), name).unwrap();
+    }
+    let at = crate::pair::free_port().to_string();
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 027; exec \"$@\"", "sh"]).arg(dwell().get_program());
+    command.args(["recv", "--listen", &at, "both"]).current_dir(&there.0);
+    let mut receiver = Receiver::of(command, &at);
+    let sent = receiver.sender_of(&["a", "b"]).current_dir(&here.0).output().unwrap();
+    let (code, said) = receiver.end();
+    assert!(sent.status.success() && code == 0, "{said}");
+    assert_eq!(fs::metadata(there.path("both")).unwrap().mode() & 0o7777, 0o750);
+    assert_eq!(fs::read_dir(there.path("both")).unwrap().count(), 2);
+}
+
 #[test]
 fn a_receiver_that_stays_serves_several() {
     let (here, there) = (Directory::new(), Directory::new());
