@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use walkdir::WalkDir;
 
 use super::TransferError;
@@ -19,6 +20,7 @@ use super::count::Count;
 use super::entry::{EntryPath, MODE_MASK, Meta};
 use super::record::{Ask, FileEntry, Record};
 use super::repeats::Finder;
+use super::tree::Tree;
 use content::Ended;
 
 /// Files that are asked for ahead of what is sent.
@@ -129,7 +131,7 @@ impl Source {
                 fs::metadata(&root.path).map_err(|error| cant_read(&root.path, error))?;
             if metadata.is_file() {
                 // So that it fails before anybody is called.
-                drop(open(&root.path).map_err(|error| cant_read(&root.path, error))?);
+                drop(open(&root.path, follow).map_err(|error| cant_read(&root.path, error))?);
             }
             is_tree |= metadata.is_dir();
             for entry in walk(root, follow).flatten() {
@@ -183,10 +185,36 @@ fn walk(root: &Root, follow: bool) -> walkdir::IntoIter {
     WalkDir::new(&root.path).follow_links(follow).sort_by_file_name().into_iter()
 }
 
-/// Opens for reading; a pipe that took the file's place keeps nobody waiting.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
+/// Opens for reading; a pipe that took the file's place keeps nobody waiting, and a link that did is not followed.
+fn open(path: &Path, follow: bool) -> io::Result<File> {
+    let links = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = (OFlags::NONBLOCK | links).bits().cast_signed();
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Opens what a walk has found. Unless links are followed, each directory below the root is opened by its name in the one
+/// before: whoever may write to one of them could have put a link in the place of anything since.
+#[derive(Default)]
+struct Opener {
+    follow: bool,
+    /// The root that was used last, if it is a directory.
+    root: Option<(PathBuf, Tree)>,
+}
+
+impl Opener {
+    /// Opens a file for reading; `path` is that at the receiver.
+    fn open(&mut self, path: &EntryPath, from: &Path) -> io::Result<File> {
+        let below = path.without_first().filter(|_| !self.follow);
+        let root = from.ancestors().nth(path.parents().count());
+        let (Some(below), Some(root)) = (below, root) else { return open(from, self.follow) };
+        if self.root.as_ref().is_none_or(|(known, _)| known != root) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let base = rustix::fs::open(root, flags, Mode::empty())?;
+            self.root = Some((root.to_owned(), Tree::new(base, None)));
+        }
+        let (_, tree) = self.root.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        tree.open_file(&below)
+    }
 }
 
 /// What became of it.
@@ -245,6 +273,7 @@ pub(super) struct Recorder<'a, O> {
     sent: Sent,
     /// The numbers of files with several names, by device and inode.
     links: HashMap<(u64, u64), u64>,
+    opener: Opener,
 }
 
 /// What was found, in the order in which it is sent.
@@ -263,7 +292,8 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         count: Arc<Count>,
     ) -> Self {
         let (piece, sent, links) = (Vec::new(), Sent::default(), HashMap::new());
-        Self { answers, is_quick, outlet, count, finder, piece, is_pipe: false, sent, links }
+        let (is_pipe, opener) = (false, Opener::default());
+        Self { answers, is_quick, outlet, count, finder, piece, is_pipe, sent, links, opener }
     }
 
     /// All of it.
@@ -306,6 +336,7 @@ impl<'a, O: Outlet> Recorder<'a, O> {
     }
 
     fn files(&mut self, roots: &[Root], follow: bool) -> Result<(), Stop> {
+        self.opener.follow = follow;
         let mut entries =
             roots.iter().flat_map(|root| walk(root, follow).map(move |entry| (root, entry)));
         let mut queue: VecDeque<(Found, u64)> = VecDeque::new();
@@ -419,19 +450,15 @@ impl<'a, O: Outlet> Recorder<'a, O> {
             self.sent.files += 1;
             return self.put(&Record::Skip);
         }
-        let shown = from.display();
-        let opened = open(from).and_then(|file| Ok((file.metadata()?, file)));
-        let (mut file, metadata) = match opened {
-            Ok((metadata, file)) if metadata.is_file() => (file, metadata),
-            Ok(_) => {
-                self.leave_out::<()>(&format!("{shown} is no file any more"));
-                return self.skip(was_asked);
-            }
-            Err(error) => {
-                self.leave_out::<()>(&format!("{shown} can't be read: {error}"));
+        let (mut file, metadata) = match self.opened(&path, from) {
+            Ok(opened) => opened,
+            Err(why) => {
+                self.leave_out::<()>(&format!("{} {why}", from.display()));
                 return self.skip(was_asked);
             }
         };
+        // Another file may have taken its place, and the names of the one before are none of it.
+        let node = (metadata.dev(), metadata.ino());
         let mut link_id = 0;
         if metadata.nlink() > 1 && self.links.len() < LINKS_MAX {
             link_id = self.links.len() as u64 + 1;
@@ -443,10 +470,27 @@ impl<'a, O: Outlet> Recorder<'a, O> {
         self.content(&mut file, &mut have).map_err(|ended| match ended {
             // Half of it is there: only from the beginning it would be right.
             Ended::Read(error) => {
+                let shown = from.display();
                 Stop::Read(io::Error::new(error.kind(), format!("{shown}: {error}")))
             }
             Ended::Stop(stop) => stop,
         })
+    }
+
+    /// Opens a file that was found, or says why it can't be sent.
+    fn opened(&mut self, path: &EntryPath, from: &Path) -> Result<(File, Metadata), String> {
+        let opened = self.opener.open(path, from);
+        match opened.and_then(|file| Ok((file.metadata()?, file))) {
+            Ok((metadata, file)) if metadata.is_file() => Ok((file, metadata)),
+            Ok(_) => Err("is no file any more".to_owned()),
+            Err(error) => Err(match Errno::from_io_error(&error) {
+                Some(Errno::LOOP | Errno::NOTDIR) => {
+                    "is no file any more, or a link has taken its place or that of a directory"
+                        .to_owned()
+                }
+                _ => format!("can't be read: {error}"),
+            }),
+        }
     }
 
     fn skip(&mut self, was_asked: bool) -> Result<(), Stop> {
@@ -522,3 +566,5 @@ fn meta(metadata: &Metadata) -> Meta {
 }
 
 mod content;
+#[cfg(test)]
+mod tests;
