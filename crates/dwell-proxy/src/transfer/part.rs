@@ -176,11 +176,6 @@ fn open_parts(base: &OwnedFd, was_there: bool) -> io::Result<Option<OwnedFd>> {
         mkdirat(base, PARTS, Mode::RWXU)?;
         return Ok(Some(openat(base, PARTS, DIRECTORY, Mode::empty())?));
     }
-    let uid = rustix::process::geteuid().as_raw();
-    let is_private = |fd: &OwnedFd| -> io::Result<bool> {
-        let stat = fstat(fd)?;
-        Ok(stat.st_uid == uid && stat.st_mode & 0o077 == 0)
-    };
     if !is_private(base)? {
         return Ok(None);
     }
@@ -191,6 +186,29 @@ fn open_parts(base: &OwnedFd, was_there: bool) -> io::Result<Option<OwnedFd>> {
         Err(_) => return Ok(None),
     };
     Ok(is_private(&parts)?.then_some(parts))
+}
+
+/// True if it is this user's, and nobody else's to look into.
+fn is_private(directory: &OwnedFd) -> io::Result<bool> {
+    let stat = fstat(directory)?;
+    let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+    Ok(is_own && stat.st_mode & 0o077 == 0)
+}
+
+/// Finds the directory of parts in one that has its own name, which a receiver that was killed has left there. The first of the
+/// two is locked as long as it is open, so that no other receiver is at it.
+pub(super) fn find_parts(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
+    let base = openat(parent, name, DIRECTORY, Mode::empty())?;
+    let parts = match openat(&base, PARTS, DIRECTORY, Mode::empty()) {
+        Ok(parts) => parts,
+        Err(_) => return Ok(None),
+    };
+    let is_left =
+        is_private(&parts)? && flock(&base, FlockOperation::NonBlockingLockExclusive).is_ok();
+    Ok(is_left.then_some((base, parts)))
 }
 
 fn is_empty(directory: &OwnedFd) -> io::Result<bool> {

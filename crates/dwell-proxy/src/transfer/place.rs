@@ -6,12 +6,14 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, open, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, open, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::entry::{EntryPath, Meta};
 use super::part::{self, PARTS, PartDirectory};
-use super::placing::{self, Identity, Placing};
+use super::placing::{self, Identity, Placing, WHOLE};
 use super::tree::{Tree, kind, rename, set_meta};
 
 /// The place of what comes.
@@ -143,6 +145,11 @@ impl Site {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = open(&directory, flags, Mode::empty())
             .map_err(|error| format!("{} can't be written: {error}", directory.display()))?;
+        // It may be one that several things were received into, or there is one of that name.
+        let left = name.as_deref().unwrap_or(WHOLE.as_ref());
+        if let Err(error) = open_up_left(base.as_fd(), left) {
+            tracing::debug!("{} is as it was: {error}", left.display());
+        }
         if offer.is_tree {
             return Self::of_tree(base, directory, name, offer, existing);
         }
@@ -306,14 +313,7 @@ impl Staging {
                     let fd = openat(staged.base(), root.name(), DIRECTORY, Mode::empty())?;
                     lock((fd, meta))?;
                 }
-                placing::forget(parts.as_fd())?;
-                let parent = self.parent.as_fd();
-                let placed = rename(parent, &self.name, parent, name, false);
-                placed.map_err(|error| self.not_placed(name, error))?;
-                rustix::fs::fchmod(staged.base(), usual_mode(parts.as_fd())?)?;
-                unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR)?;
-                self.sync();
-                return Ok(());
+                return self.place_whole(staged, parts.as_fd(), name);
             }
             (None, _) => {
                 let named: Vec<_> = roots.iter().map(|root| (root, root.name())).collect();
@@ -329,6 +329,28 @@ impl Staging {
         placing::forget(parts.as_fd())?;
         unlinkat(staged.base(), PARTS, AtFlags::REMOVEDIR)?;
         unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR)?;
+        self.sync();
+        Ok(())
+    }
+
+    /// Gives the directory itself its name, with all roots in it.
+    fn place_whole(
+        &self,
+        staged: &Tree,
+        parts: BorrowedFd<'_>,
+        name: &OsStr,
+    ) -> Result<(), NotPlaced> {
+        placing::forget(parts)?;
+        // Without it a receiver that is killed just then leaves something behind, and no more.
+        if let Ok(identity) = Identity::of(staged.base(), WHOLE.as_ref()) {
+            placing::note(parts, &[(WHOLE.into(), identity)])?;
+        }
+        let parent = self.parent.as_fd();
+        if let Err(error) = rename(parent, &self.name, parent, name, false) {
+            let _ = placing::forget(parts);
+            return Err(self.not_placed(name, error));
+        }
+        open_up(staged.base(), parts)?;
         self.sync();
         Ok(())
     }
@@ -437,6 +459,23 @@ fn usual_mode(parts: BorrowedFd<'_>) -> io::Result<Mode> {
     unlinkat(parts, USUAL, AtFlags::REMOVEDIR)?;
     // What is left to do in it can be done whatever the umask.
     Ok(Mode::from_raw_mode(made?.st_mode) | Mode::RWXU)
+}
+
+/// Gives a directory that has its name the permissions that it has then, and removes what was needed until then.
+fn open_up(whole: BorrowedFd<'_>, parts: BorrowedFd<'_>) -> io::Result<()> {
+    fchmod(whole, usual_mode(parts)?)?;
+    placing::forget(parts)?;
+    Ok(unlinkat(whole, PARTS, AtFlags::REMOVEDIR)?)
+}
+
+/// Does the same if a receiver was killed before it had done that.
+fn open_up_left(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    let Some((whole, parts)) = part::find_parts(parent, name)? else { return Ok(()) };
+    if Placing::read(parts.as_fd()).has(whole.as_fd(), WHOLE.as_ref()) {
+        return open_up(whole.as_fd(), parts.as_fd());
+    }
+    // This was the last that it had to do, unless there is something in it.
+    Ok(unlinkat(&whole, PARTS, AtFlags::REMOVEDIR)?)
 }
 
 /// Notes which roots are about to get their names.

@@ -1,6 +1,9 @@
 //! What is noted of several roots before they get their names, one after the other: a receiver that is killed between
 //! two of them has left some beside its staging directory, and the next one takes those back. If all have their names, the
 //! transfer was complete, and they are their owner's.
+//!
+//! Of a staging directory that gets its name with all roots in it, it is noted that it was complete: what is left in it when a receiver is killed
+//! just then is removed by the next one that comes to it.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -14,6 +17,8 @@ use rustix::io::Errno;
 
 /// The name of the note among the parts, none of which has such a name.
 const NAME: &str = "placing";
+/// What is noted of a directory that gets its name as a whole. No root is called so.
+pub(super) const WHOLE: &str = ".";
 /// No more is read of it.
 const BYTES_MAX: u64 = 512 << 20;
 

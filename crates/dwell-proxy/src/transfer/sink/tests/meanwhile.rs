@@ -51,9 +51,13 @@ fn goes_on(to: &Directory) {
     let mut sink = several(to);
     sink.take(&stream(&roots()), &mut |_| true).unwrap();
     assert_eq!(sink.finish(|| true).unwrap().files, 3);
-    let mut names = ROOTS.map(str::to_owned).to_vec();
+    assert_eq!(to.names(), sorted(&ROOTS));
+}
+
+fn sorted(names: &[&str]) -> Vec<String> {
+    let mut names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
     names.sort();
-    assert_eq!(to.names(), names);
+    names
 }
 
 #[test]
@@ -140,4 +144,89 @@ fn a_link_in_place_of_a_directory_is_named() {
         let error = sink.take(&stream(&records), &mut |_| true).unwrap_err().to_string();
         assert!(error.contains("tree/sub is a symbolic link"), "{error}");
     }
+}
+
+/// The step of a receiver of several things under one name in which it is killed.
+#[derive(Clone, Copy, Debug)]
+enum Killed {
+    Before,
+    Named,
+    Opened,
+    Last,
+}
+
+/// Several roots that come under one name, as a receiver leaves them that is killed then.
+fn killed_when_named(to: &Directory, killed: Killed) -> PathBuf {
+    let at = to.0.join("whole");
+    let mut sink = whole(&Place::File(at.clone())).unwrap();
+    sink.take(&stream(&roots()), &mut |_| true).unwrap();
+    let staged = to.0.join(".whole.dwell-part");
+    let parts = staged.join(PARTS);
+    let identity = placing::Identity::of(fs::File::open(&staged).unwrap().as_fd(), ".".as_ref());
+    let noted = (placing::WHOLE.into(), identity.unwrap());
+    placing::note(fs::File::open(&parts).unwrap().as_fd(), &[noted]).unwrap();
+    drop(sink);
+    if matches!(killed, Killed::Opened | Killed::Last) {
+        fs::set_permissions(&staged, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    if matches!(killed, Killed::Last) {
+        fs::remove_file(parts.join("placing")).unwrap();
+    }
+    if !matches!(killed, Killed::Before) {
+        fs::rename(&staged, &at).unwrap();
+    }
+    at
+}
+
+fn whole(place: &Place) -> Result<Sink, String> {
+    let name = "tree".to_owned();
+    let offer = Offer {
+        name,
+        bytes: None,
+        files: 3,
+        others: 0,
+        is_tree: true,
+        is_eager: false,
+        window_log2: 0,
+    };
+    Ok(Sink::open(place, &offer, STRICT, Arc::default())?.0)
+}
+
+/// The directory has its own permissions then, and nothing of a receiver in it, whether the next one goes into it or has its name.
+#[test]
+fn what_was_named_is_finished_by_the_next_receiver() {
+    for killed in [Killed::Named, Killed::Opened, Killed::Last] {
+        for goes_into in [true, false] {
+            let to = Directory::new("whole");
+            let at = killed_when_named(&to, killed);
+            fs::create_dir(to.0.join("usual")).unwrap();
+            if goes_into {
+                whole(&Place::Directory(at.clone())).unwrap().give_up();
+            } else {
+                let error = whole(&Place::File(at.clone())).unwrap_err();
+                assert!(error.contains("whole exists"), "{error}");
+            }
+            assert_eq!(mode(&at), mode(&to.0.join("usual")), "{killed:?}");
+            let names = Directory(at).names();
+            assert_eq!(names, sorted(&ROOTS), "{killed:?}");
+        }
+    }
+}
+
+/// It may not have come as far as to the name, and another receiver may be just at it.
+#[test]
+fn what_is_not_left_is_not_finished() {
+    let to = Directory::new("whole-staged");
+    let at = killed_when_named(&to, Killed::Before);
+    let mut sink = whole(&Place::File(at.clone())).unwrap();
+    sink.take(&stream(&roots()), &mut |_| true).unwrap();
+    sink.finish(|| true).unwrap();
+    assert_eq!(Directory(at).names(), sorted(&ROOTS));
+
+    let to = Directory::new("whole-locked");
+    let at = killed_when_named(&to, Killed::Named);
+    let locked = fs::File::open(&at).unwrap();
+    rustix::fs::flock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert!(whole(&Place::File(at.clone())).is_err());
+    assert!(mode(&at) == 0o700 && at.join(PARTS).join("placing").exists());
 }
