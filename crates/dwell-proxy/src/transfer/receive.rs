@@ -51,7 +51,8 @@ pub struct Receive {
     pub bases: Vec<PathBuf>,
     /// True if symbolic links are made that lead out of what comes.
     pub allows_links_outside: bool,
-    /// The memory for what repeats at a long distance, in bytes.
+    /// The memory for what repeats at a long distance, in bytes; what is known of entries takes as much again at most, but
+    /// may take 64 MiB.
     pub memory_bytes_max: u64,
     /// The longest time that a sender has to show that it knows the key.
     pub handshake: Duration,
@@ -338,6 +339,7 @@ async fn receive_files(
     };
     let (context, context_bytes) = context_of_receiver(job.held_bytes());
     let held = job.held_bytes().saturating_sub(context_bytes);
+    sink.remember(job.held_bytes());
     let grain = grain(carrier.theirs.features);
     sink.cut_chunks(grain);
     let asks = asks || (grain.is_some() && !offer.is_eager && !job.bases.is_empty());

@@ -22,6 +22,7 @@ use super::place::{Existing, Offer, Place, Site};
 use super::record::{Item, Record, RecordError, Records};
 use super::repeats::Ring;
 use ends::Ends;
+use known::Known;
 use stretches::Stretch;
 use writing::Writing;
 
@@ -31,18 +32,10 @@ const NAMED_MAX: usize = 5;
 const ASKED_MAX: usize = 4096;
 /// The ends of chunks that are held of all these files together: some more than a sender asks for at once, and the most chunks of one file.
 const ENDS_MAX: usize = 1 << 20;
-/// Files with several names.
-const LINKED_MAX: usize = 1 << 20;
-/// The bytes of names that are held.
-const NAME_BYTES_MAX: usize = 256 << 20;
-/// Names at the top.
-const ROOTS_MAX: usize = 1 << 20;
 /// Directories in each other.
 const DEPTH_MAX: usize = 2048;
 /// Remarks on what was left out that are kept; the others are counted only.
 const REMARKS_MAX: usize = 20;
-/// Entries that are remembered where something may be of an earlier time.
-const SEEN_MAX: usize = 4 << 20;
 /// Files may have grown since they were offered, and others may have come: a quarter more may come than was offered,
 /// or, if that is more, this many bytes and entries of a kind.
 const BYTES_MORE: u64 = 64 << 20;
@@ -116,14 +109,14 @@ pub(super) struct Sink {
     ends: usize,
     /// Files that others are names of.
     linked: HashMap<u64, (EntryPath, Node)>,
-    /// The bytes of the names of roots and of those files.
-    name_bytes: usize,
+    /// The memory for roots, those files, and what came.
+    known: Known,
     /// The directories in which the last entry was; what is not to be changed has no permissions and time.
     directories: Vec<(EntryPath, Option<Meta>)>,
     /// What roots get that can't be renamed with it.
     locked: HashMap<EntryPath, Meta>,
     /// What came, if there may be something else from an earlier time.
-    seen: Option<HashSet<blake3::Hash>>,
+    seen: Option<HashSet<[u8; 16]>>,
     /// No more bytes of files come, ...
     bytes_max: u64,
     /// ... no more files, ...
@@ -213,7 +206,7 @@ impl Sink {
             asked: VecDeque::new(),
             ends: 0,
             linked: HashMap::new(),
-            name_bytes: 0,
+            known: Known::new(0),
             directories: Vec::new(),
             locked: HashMap::new(),
             seen,
@@ -237,6 +230,11 @@ impl Sink {
     /// Holds so many bytes, as a binary logarithm, of what comes, for what refers to them.
     pub(super) fn hold(&mut self, window_log2: u8) {
         self.ring = (window_log2 > 0).then(|| Ring::new(window_log2));
+    }
+
+    /// Remembers entries in as much memory.
+    pub(super) fn remember(&mut self, memory_bytes: u64) {
+        self.known = Known::new(memory_bytes);
     }
 
     /// Says what is there by chunks that end where the content says so, to a sender that understands them.
@@ -347,8 +345,11 @@ impl Sink {
 
     fn root(&mut self, path: EntryPath) -> Result<(), SinkError> {
         let is_first = self.roots.is_empty();
-        let fits = path.parent().is_empty() && self.roots.len() < ROOTS_MAX;
-        if !fits || (!is_first && !self.is_tree) || !self.root_names.insert(path.bytes().to_vec()) {
+        if !path.parent().is_empty() || (!is_first && !self.is_tree) {
+            return Err(SinkError::Order);
+        }
+        self.known.root(path.bytes())?;
+        if !self.root_names.insert(path.bytes().to_vec()) {
             return Err(SinkError::Order);
         }
         if let Target::Site(site) = &mut self.target
@@ -358,10 +359,6 @@ impl Sink {
                 return Err(SinkError::Refused(format!("{path} is no name for what is received")));
             }
             staging.check(tree, &path).map_err(SinkError::Refused)?;
-        }
-        self.name_bytes += path.bytes().len();
-        if self.name_bytes > NAME_BYTES_MAX {
-            return Err(SinkError::Order);
         }
         self.roots.push(path);
         Ok(())
@@ -412,6 +409,7 @@ fn cant_write(site: &Site, path: &EntryPath, error: io::Error) -> SinkError {
 mod ends;
 mod entries;
 mod finish;
+mod known;
 mod remove;
 mod stretches;
 #[cfg(test)]

@@ -11,12 +11,12 @@ use rustix::fs::FileType;
 use tokio::sync::mpsc;
 
 use super::ends::Ends;
+use super::known::mark;
 use super::remove::remove_below;
 use super::stretches::{Origin, Stretch};
 use super::writing::{is_there_now, node_of, replaces};
 use super::{
-    ASKED_MAX, Basis, DEPTH_MAX, ENDS_MAX, REMARKS_MAX, SEEN_MAX, Sink, SinkError, Target,
-    cant_write,
+    ASKED_MAX, Basis, DEPTH_MAX, ENDS_MAX, REMARKS_MAX, Sink, SinkError, Target, cant_write,
 };
 use crate::transfer::bases::{Base, Wanted};
 use crate::transfer::blocks::{Blocks, Have};
@@ -30,13 +30,9 @@ impl Sink {
     /// Notes that something was put there.
     pub(super) fn put(&mut self, path: &EntryPath) -> Result<(), SinkError> {
         let Some(seen) = &mut self.seen else { return Ok(()) };
-        if seen.len() >= SEEN_MAX {
-            return Err(SinkError::Refused(format!(
-                "there is something of a transfer that broke off, and more than {SEEN_MAX} entries come, too many to \
-                 compare with it: remove it, and send again"
-            )));
+        if seen.insert(mark(path.bytes())) {
+            self.known.seen()?;
         }
-        seen.insert(blake3::hash(path.bytes()));
         Ok(())
     }
 
@@ -184,7 +180,9 @@ impl Sink {
         self.enter(path)?;
         self.begin_file()?;
         let Some((from, node)) = self.linked.get(&id).cloned() else {
-            self.leave_out(format!("{path} is another name of a file that was left out"));
+            self.leave_out(format!(
+                "{path} is another name of a file that was left out, or of more than --memory-max leaves room for"
+            ));
             return Ok(());
         };
         if from == *path {

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::known::mark;
 use super::remove::remove_below;
 use super::{Kept, Ready, Received, Sink, SinkError, Target};
 use crate::transfer::entry::EntryPath;
@@ -40,7 +41,7 @@ impl Sink {
                         below.is_empty()
                             || below == PARTS
                             || staging.is_some_and(|it| it.has_taken_back(below.as_bytes()))
-                            || seen.contains(&blake3::hash(below.as_bytes()))
+                            || seen.contains(&mark(below.as_bytes()))
                     };
                     remove_below(site.tree.base(), Path::new(""), keeps).map_err(failed)?;
                 }

@@ -11,9 +11,7 @@ use tokio::sync::mpsc;
 
 use super::ends::Ends;
 use super::stretches::{Origin, Spill, Spot, Stretch};
-use super::{
-    Basis, COPY_BYTES, LINKED_MAX, NAME_BYTES_MAX, Node, Ready, Sink, SinkError, Target, cant_write,
-};
+use super::{Basis, COPY_BYTES, Node, Ready, Sink, SinkError, Target, cant_write};
 use crate::transfer::bases;
 use crate::transfer::early::Early;
 use crate::transfer::entry::EntryPath;
@@ -218,13 +216,10 @@ impl Sink {
         let stat = stat.map_err(|error| cant_write(site, &path, error))?;
         self.received.files += 1;
         self.put(&path)?;
-        let name_bytes = self.name_bytes + path.bytes().len();
-        let fits = self.linked.len() < LINKED_MAX && name_bytes <= NAME_BYTES_MAX;
         if has_links
-            && fits
             && let Some(node) = stat.and_then(|stat| node_of(&stat))
+            && self.known.linked(path.bytes())
         {
-            self.name_bytes = name_bytes;
             self.linked.insert(writing.entry.link_id, (path, node));
         }
         Ok(())
