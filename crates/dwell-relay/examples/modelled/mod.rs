@@ -1,6 +1,7 @@
 //! The world of a node in virtual time, with a processor where compressing takes as long as is assumed of each codec.
 //!
-//! It does one job after another, as a relay's worker does them, on a processor of which only a share may be had. Short
+//! It does one job after another, as a relay's worker does them, on a processor of which only a share may be had; with all
+//! of it to be had there may be several such workers, with a processor each. Short
 //! ones are done at once, as by the relay's own thread, whose time is not modelled. Trials of codecs are done beside, as
 //! by a thread of low priority that has as large a share. So a seed gives the same run everywhere. Costs may vary by
 //! chance, as those that are measured do, and decoding takes time then, too.
@@ -34,7 +35,8 @@ pub(crate) struct Processor {
     share: f64,
     /// Costs vary by this chance, if they do.
     chance: Option<Rng>,
-    free_at: Instant,
+    /// When each worker has done what it was given.
+    free_at: Vec<Instant>,
     /// What is being done, and when it is done.
     jobs: VecDeque<(Instant, ContextJob)>,
     trials: VecDeque<(Instant, CodecTrial)>,
@@ -47,7 +49,7 @@ pub(crate) struct Processor {
 impl Processor {
     pub(crate) fn new(share: f64) -> Self {
         let (jobs, trials) = (VecDeque::new(), VecDeque::new());
-        let (free_at, looked_at) = (Instant::ZERO, Instant::ZERO);
+        let (free_at, looked_at) = (vec![Instant::ZERO], Instant::ZERO);
         let times = CpuTimes::default();
         Self { share, chance: None, free_at, jobs, trials, due_ns: 0, looked_at, times }
     }
@@ -60,6 +62,17 @@ impl Processor {
     #[allow(dead_code, reason = "not every example changes it")]
     pub(crate) fn set_share(&mut self, share: f64) {
         self.share = share;
+    }
+
+    /// So many workers.
+    #[allow(dead_code, reason = "not every example has several")]
+    pub(crate) fn set_threads(&mut self, threads: usize) {
+        self.free_at.resize(threads.max(1), Instant::ZERO);
+    }
+
+    /// How many processors there are at a time.
+    fn processors(&self) -> usize {
+        if self.share < 1.0 { 1 } else { self.free_at.len() }
     }
 
     /// From now on costs vary.
@@ -85,7 +98,7 @@ impl Processor {
     #[allow(dead_code, reason = "not every example has its node look at it")]
     pub(crate) fn times(&mut self, now: Instant) -> CpuTimes {
         let elapsed_ns = now.since_ns(std::mem::replace(&mut self.looked_at, now));
-        let allowed_ns = (elapsed_ns as f64 * self.share) as u64;
+        let allowed_ns = (elapsed_ns as f64 * self.share * self.processors() as f64) as u64;
         let used_ns = self.due_ns.min(allowed_ns);
         if self.due_ns > allowed_ns {
             self.times.withheld_ns += elapsed_ns - allowed_ns;
@@ -125,8 +138,11 @@ impl Processor {
         self.due_ns += job.took_ns;
         let elapsed_ns = self.elapsed_ns(job.took_ns);
         job.elapsed_ns = Some(elapsed_ns);
-        self.free_at = self.free_at.max(now) + elapsed_ns;
-        self.jobs.push_back((self.free_at, job));
+        let processors = self.processors();
+        let workers = self.free_at[..processors].iter_mut();
+        let Some(free_at) = workers.min() else { return };
+        *free_at = (*free_at).max(now) + elapsed_ns;
+        self.jobs.push_back((*free_at, job));
     }
 
     /// Begins with a trial.
@@ -139,14 +155,15 @@ impl Processor {
 
     /// Returns when something is done.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let first = self.jobs.front().map(|it| it.0);
-        self.trials.iter().map(|it| it.0).chain(first).min()
+        let jobs = self.jobs.iter().map(|it| it.0);
+        self.trials.iter().map(|it| it.0).chain(jobs).min()
     }
 
     /// Returns a batch that is compressed by now.
     pub(crate) fn compressed(&mut self, now: Instant) -> Option<ContextJob> {
-        let is_done = self.jobs.front().is_some_and(|it| it.0 <= now);
-        is_done.then(|| self.jobs.pop_front()).flatten().map(|it| it.1)
+        let first = (0..self.jobs.len()).min_by_key(|&at| self.jobs[at].0)?;
+        let is_done = self.jobs[first].0 <= now;
+        is_done.then(|| self.jobs.remove(first)).flatten().map(|it| it.1)
     }
 
     /// Returns a trial that has ended by now.

@@ -71,10 +71,16 @@ pub(crate) struct End {
     pub(crate) wrong: Option<String>,
 }
 
+/// Every other seed has two threads that compress, so that contexts are compressed at the same time.
+fn threads(seed: u64) -> usize {
+    1 + (seed & 1) as usize
+}
+
 /// What costs vary by is another at each start.
 fn world(side: usize, seed: u64, starts: u64, share: f64) -> World {
     let mut world = World::new(share);
     world.processor.vary(Rng::stream(seed, 1_000 + 2 * starts + side as u64));
+    world.processor.set_threads(threads(seed));
     world
 }
 
@@ -301,5 +307,8 @@ fn random(side: usize, seed: u64, start: u64) -> impl FnMut() -> RandomSource {
 fn node(side: usize, seed: u64, start: u64, config: &Config) -> Result<Node, String> {
     // The address in the configuration: that of side 0 may have been left meanwhile.
     let endpoint = SocketAddr::from(([192, 0, 2, 2 - side as u8], 7733));
-    Node::new(config, &[Some(endpoint)], &mut random(side, seed, start)).map_err(|e| e.to_string())
+    let node = Node::new(config, &[Some(endpoint)], &mut random(side, seed, start));
+    let mut node = node.map_err(|e| e.to_string())?;
+    node.set_threads(threads(seed));
+    Ok(node)
 }

@@ -5,12 +5,12 @@
 //! `./x soak` runs it at length, `./x test` briefly. Each run has a pair of nodes with the real
 //! codecs, a source at either end that works in shifts (bursts, trickles, nights), and *weather*:
 //! every few minutes the link changes its rate, delay, loss, order, duplication and damage, or is
-//! cut; and every now and then a node is restarted, reconfigured (another rate, perhaps another scheme
-//! and codec), or found at another address. Half of the runs have key pairs, whose sessions are renewed
+//! cut; and every now and then a node is restarted, reconfigured (another rate, objective, limit of processor time and of
+//! memory, perhaps another scheme and codec), or found at another address. Half of the runs have key pairs, whose sessions are renewed
 //! every two minutes, the others a key that both ends have.
 //!
 //! Compressing in contexts takes virtual time, on a modelled processor of which the nodes have a part that changes with the
-//! weather, as of a quota, and so do trials of codecs: the nodes look at it as relays do. What is short is compressed at once. What each job takes varies by chance, and now
+//! weather, as of a quota, and every other seed has two of them, and so do trials of codecs: the nodes look at it as relays do. What is short is compressed at once. What each job takes varies by chance, and now
 //! and then is several times as much; models take time to be decoded.
 //!
 //! Checked all along: the nodes' invariants after each event; every packet that comes out is bit for

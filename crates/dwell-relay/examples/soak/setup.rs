@@ -11,6 +11,10 @@ const RATES: [&str; 4] = ["64kbit", "300kbit", "5mbit", "auto"];
 /// Those that a run may begin with: one that is written, and none.
 pub(crate) const FIRST_RATES: [&str; 2] = ["300kbit", "auto"];
 const CODECS: [&str; 5] = ["zstd:1", "auto", "lz4", "ppm", "deflate:6"];
+/// What is to be saved, what compressing may take, and what all contexts together: as before, and each of them limited now and then.
+const OBJECTIVES: [&str; 3] = ["time", "time", "bytes"];
+const SHARES: [&str; 3] = ["auto", "auto", "40%"];
+const HISTORIES: [&str; 3] = ["auto", "auto", "32MiB"];
 
 /// A configuration in short.
 #[derive(Clone, Debug)]
@@ -20,6 +24,9 @@ pub(crate) struct Setup {
     /// Reloads change it, too.
     changes_codec: bool,
     rate: &'static str,
+    objective: &'static str,
+    cpu: &'static str,
+    history_memory: &'static str,
     /// Key pairs, and sessions that are renewed every two minutes; or a key that both have.
     keyed: bool,
 }
@@ -29,7 +36,8 @@ impl Setup {
     pub(crate) fn new(scheme: &str, codec: Option<&str>, rate: &'static str, keyed: bool) -> Self {
         let (scheme, changes_codec) = (scheme.to_owned(), codec.is_none());
         let codec = codec.unwrap_or(CODECS[0]).to_owned();
-        Self { scheme, codec, changes_codec, rate, keyed }
+        let (objective, cpu, history_memory) = (OBJECTIVES[0], SHARES[0], HISTORIES[0]);
+        Self { scheme, codec, changes_codec, rate, objective, cpu, history_memory, keyed }
     }
 
     /// What waits may be compressed by the scheme that is meant for it.
@@ -37,13 +45,16 @@ impl Setup {
         self.scheme == "auto"
     }
 
-    /// Another rate; every other time another codec and scheme as well, unless a codec was named: then contexts
+    /// Another rate, and perhaps other limits; every other time another codec and scheme as well, unless a codec was named: then contexts
     /// are what matters.
     pub(crate) fn change(&mut self, rng: &mut Rng) {
         fn any<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
             of[rng.below(of.len() as u64) as usize]
         }
         self.rate = any(rng, &RATES);
+        self.objective = any(rng, &OBJECTIVES);
+        self.cpu = any(rng, &SHARES);
+        self.history_memory = any(rng, &HISTORIES);
         if self.changes_codec && rng.chance(0.5) {
             any(rng, &SCHEMES).clone_into(&mut self.scheme);
             any(rng, &CODECS).clone_into(&mut self.codec);
@@ -55,7 +66,7 @@ impl Setup {
     }
 
     pub(crate) fn config(&self, side: usize) -> Result<Config, String> {
-        let Self { scheme, codec, rate, keyed, .. } = self;
+        let Self { scheme, codec, rate, objective, cpu, history_memory, keyed, .. } = self;
         let (own, other) = (side + 1, 2 - side);
         let private =
             if *keyed { format!("private_key_file = \"{own}\"\n") } else { String::new() };
@@ -67,9 +78,10 @@ impl Setup {
         };
         // Models of 1 MiB are full soon, and restart: then memory that is theirs is also in use.
         let text = format!(
-            "[node]\naddresses = [\"10.{own}.0.1/16\"]\n{private}[[peer]]\nname = \"other\"\n\
+            "[node]\naddresses = [\"10.{own}.0.1/16\"]\nhistory_memory = \"{history_memory}\"\n{private}[[peer]]\nname = \"other\"\n\
              endpoint = \"192.0.2.{other}:7733\"\nprefixes = [\"10.{other}.0.0/16\"]\n\
-             rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nmodel_memory = \"1MiB\"\n{security}",
+             rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nmodel_memory = \"1MiB\"\n\
+             objective = \"{objective}\"\ncpu = \"{cpu}\"\n{security}",
         );
         Config::parse(&text, "soak.toml", &read).map_err(|e| e.to_string())
     }
