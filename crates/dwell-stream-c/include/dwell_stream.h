@@ -186,7 +186,8 @@ bool dwell_sender_is_finished(const dwell_sender *sender);
 uint64_t dwell_sender_accepted_bytes(const dwell_sender *sender);
 uint64_t dwell_sender_wire_bytes(const dwell_sender *sender);
 
-/* A receiver with the default limits, and one with these; a configuration for "plain" makes one for that. */
+/* A receiver with the default limits, and one with these; a configuration for "plain" makes one for that. NULL if
+ * there is no such receiver, as of a window beyond its limits. */
 dwell_receiver *dwell_receiver_new(void);
 dwell_receiver *dwell_receiver_with(const dwell_config *config);
 void dwell_receiver_free(dwell_receiver *receiver);

@@ -37,7 +37,7 @@ impl<C: FnMut() -> Instant> Outlet<C> {
         ready!(self.poll_turn(cx));
         let sent = self.send(cx, write);
         if sent.is_pending() {
-            self.owes_turn = false;
+            ready!(self.poll_turn(cx));
         }
         sent
     }
@@ -55,15 +55,15 @@ impl<C: FnMut() -> Instant> Outlet<C> {
         if taken == 0 {
             taken = self.sender.accept(bytes);
         }
-        // Full, and the transport will wake us, or has something been compressed.
+        // Full; unless something was compressed the transport will wake us.
         if taken == 0 && !bytes.is_empty() && is_pending {
-            self.owes_turn = false;
+            ready!(self.poll_turn(cx));
             return Poll::Pending;
         }
         Poll::Ready(Ok(taken))
     }
 
-    /// Pending once, if a block was compressed and yet there was something to return.
+    /// Pending once, and woken at once, if a block was compressed.
     fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
         if std::mem::take(&mut self.owes_turn) {
             cx.waker().wake_by_ref();
@@ -73,7 +73,7 @@ impl<C: FnMut() -> Instant> Outlet<C> {
     }
 
     /// Sends as far as it goes with one block compressed at most: one may take a twentieth of a second, in which nothing
-    /// else of this thread gets on. Whoever is woken for the next block has compressed one, so that it comes to an end.
+    /// else of this thread gets on. It is pending then, too, and a turn is owed: whoever is pending by that has to be woken.
     fn send(
         &mut self,
         cx: &mut Context<'_>,
@@ -105,7 +105,6 @@ impl<C: FnMut() -> Instant> Outlet<C> {
                     continue;
                 }
             }
-            cx.waker().wake_by_ref();
             return Poll::Pending;
         }
     }

@@ -20,7 +20,7 @@ use crate::stats::{ReceiverStats, SenderStats};
 /// Writes a stream to a transport of tokio's; compresses while the transport takes no more.
 ///
 /// It compresses in the task that writes, at most one block at each poll: other tasks have their turn before the next one.
-/// Give streams beyond some 100 Mbit/s a runtime thread of their own. Bytes that the transport does not take at once are
+/// Give streams beyond some 100 Mbit/s a runtime thread of their own. Bytes that the transport does not take at once, and blocks behind the first that was compressed, are
 /// sent by later polls only: flush when nothing more is to be written for the time being, as with any buffered writer.
 /// `poll_flush` is done when the transport has taken everything; `poll_shutdown` announces the end first, and then shuts the transport down.
 #[derive(Debug)]

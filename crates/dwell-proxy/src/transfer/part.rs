@@ -206,9 +206,10 @@ pub(super) fn find_parts(
         Ok(parts) => parts,
         Err(_) => return Ok(None),
     };
-    let is_left =
-        is_private(&parts)? && flock(&base, FlockOperation::NonBlockingLockExclusive).is_ok();
-    Ok(is_left.then_some((base, parts)))
+    // On a file system without locks nobody has it.
+    let is_locked =
+        flock(&base, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+    Ok((is_private(&parts)? && !is_locked).then_some((base, parts)))
 }
 
 fn is_empty(directory: &OwnedFd) -> io::Result<bool> {

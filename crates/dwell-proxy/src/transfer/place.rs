@@ -341,16 +341,26 @@ impl Staging {
         name: &OsStr,
     ) -> Result<(), NotPlaced> {
         placing::forget(parts)?;
+        // Once it has its name nothing is made any more for which there may be no room.
+        let mode = usual_mode(parts)?;
         // Without it a receiver that is killed just then leaves something behind, and no more.
-        if let Ok(identity) = Identity::of(staged.base(), WHOLE.as_ref()) {
-            placing::note(parts, &[(WHOLE.into(), identity)])?;
+        let noted = Identity::of(staged.base(), WHOLE.as_ref())
+            .and_then(|identity| placing::note(parts, &[(WHOLE.into(), identity)]));
+        if let Err(error) = noted {
+            tracing::debug!("nothing is noted of {}: {error}", name.display());
         }
         let parent = self.parent.as_fd();
         if let Err(error) = rename(parent, &self.name, parent, name, false) {
             let _ = placing::forget(parts);
             return Err(self.not_placed(name, error));
         }
-        open_up(staged.base(), parts)?;
+        // All is there: what this leaves the next receiver removes.
+        if let Err(error) = open_up(staged.base(), parts, mode) {
+            tracing::warn!(
+                "{} is complete, but may have a directory {PARTS} in it, and be nobody else's to read: {error}",
+                name.display()
+            );
+        }
         self.sync();
         Ok(())
     }
@@ -462,8 +472,8 @@ fn usual_mode(parts: BorrowedFd<'_>) -> io::Result<Mode> {
 }
 
 /// Gives a directory that has its name the permissions that it has then, and removes what was needed until then.
-fn open_up(whole: BorrowedFd<'_>, parts: BorrowedFd<'_>) -> io::Result<()> {
-    fchmod(whole, usual_mode(parts)?)?;
+fn open_up(whole: BorrowedFd<'_>, parts: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
+    fchmod(whole, mode)?;
     placing::forget(parts)?;
     Ok(unlinkat(whole, PARTS, AtFlags::REMOVEDIR)?)
 }
@@ -472,7 +482,7 @@ fn open_up(whole: BorrowedFd<'_>, parts: BorrowedFd<'_>) -> io::Result<()> {
 fn open_up_left(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let Some((whole, parts)) = part::find_parts(parent, name)? else { return Ok(()) };
     if Placing::read(parts.as_fd()).has(whole.as_fd(), WHOLE.as_ref()) {
-        return open_up(whole.as_fd(), parts.as_fd());
+        return open_up(whole.as_fd(), parts.as_fd(), usual_mode(parts.as_fd())?);
     }
     // This was the last that it had to do, unless there is something in it.
     Ok(unlinkat(&whole, PARTS, AtFlags::REMOVEDIR)?)

@@ -73,9 +73,8 @@ impl Tree {
                 // It was complete once, with permissions that its owner wanted.
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let fd = openat(parent, name, flags, Mode::empty())?;
-                rustix::fs::chmodat(&fd, ".", Mode::RWXU, AtFlags::empty())
-                    .or_else(|_| rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty()))?;
-                Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
+                let_owner_in(&fd)?;
+                Ok(openat(&fd, ".", DIRECTORY, Mode::empty())?)
             }
             opened => Ok(opened?),
         }
@@ -126,15 +125,7 @@ impl Tree {
     pub(super) fn make_writable(&mut self, path: &EntryPath) -> io::Result<()> {
         // What can't be read can be opened like this.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(self.parent(path)?, path.name(), flags, Mode::empty())?;
-        let stat = fstat(&fd)?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
-        if !is_own || mode.contains(Mode::RWXU) {
-            return Ok(());
-        }
-        // By its name it could be another one by now.
-        Ok(chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode | Mode::RWXU)?)
+        let_owner_in(&openat(self.parent(path)?, path.name(), flags, Mode::empty())?)
     }
 
     fn directory(&mut self, path: &EntryPath) -> io::Result<OwnedFd> {
@@ -351,6 +342,24 @@ fn rename_slowly(
         let _ = unlinkat(to, new, flags);
     }
     Ok(renamed?)
+}
+
+/// Lets the owner of a directory, which may be open as a path only, do all in it, if that is this user.
+fn let_owner_in(directory: &OwnedFd) -> io::Result<()> {
+    let stat = fstat(directory)?;
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+    if !is_own || mode.contains(Mode::RWXU) {
+        return Ok(());
+    }
+    // By its name it could be another one by now.
+    match chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode | Mode::RWXU) {
+        // There is no /proc here: then only one that can be read.
+        Err(Errno::NOENT) => {
+            Ok(fchmod(openat(directory, ".", DIRECTORY, Mode::empty())?, mode | Mode::RWXU)?)
+        }
+        changed => Ok(changed?),
+    }
 }
 
 /// The kind of what is there.

@@ -101,7 +101,7 @@ impl Processor {
         let allowed_ns = (elapsed_ns as f64 * self.share * self.processors() as f64) as u64;
         let used_ns = self.due_ns.min(allowed_ns);
         if self.due_ns > allowed_ns {
-            self.times.withheld_ns += elapsed_ns - allowed_ns;
+            self.times.withheld_ns += elapsed_ns.saturating_sub(allowed_ns);
         }
         // What was late for long is not done at all.
         self.due_ns = (self.due_ns - used_ns).min(allowed_ns);

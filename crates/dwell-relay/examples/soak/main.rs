@@ -9,9 +9,10 @@
 //! memory, perhaps another scheme and codec), or found at another address. Half of the runs have key pairs, whose sessions are renewed
 //! every two minutes, the others a key that both ends have.
 //!
-//! Compressing in contexts takes virtual time, on a modelled processor of which the nodes have a part that changes with the
-//! weather, as of a quota, and every other seed has two of them, and so do trials of codecs: the nodes look at it as relays do. What is short is compressed at once. What each job takes varies by chance, and now
-//! and then is several times as much; models take time to be decoded.
+//! Compressing in contexts takes virtual time, and so do trials of codecs, on a modelled processor of which the nodes have a part that
+//! changes with the weather, as of a quota: the nodes look at it as relays do. Every other seed has two threads that compress, with a
+//! processor each while there is no quota. What is short is compressed at once. What each job takes varies by chance, and now and then is
+//! several times as much; models take time to be decoded.
 //!
 //! Checked all along: the nodes' invariants after each event; every packet that comes out is bit for
 //! bit one that went in, and comes out once; in fair weather packets of every flow arrive; where nothing changes,

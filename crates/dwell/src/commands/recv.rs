@@ -79,7 +79,7 @@ pub(crate) struct Recv {
     /// Make symbolic links that lead out of what comes, too
     #[arg(long)]
     links_outside: bool,
-    /// The memory for what a sender may refer to again, and as much again at most (or 64MiB) for what is known of entries; with --keep a sixteenth of it for each transfer
+    /// The memory for what a sender may refer to again; with --keep a sixteenth of it for each transfer. Each takes as much again at most, or 64MiB, for what it knows of entries
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory_max: ByteSize,
     #[command(flatten)]

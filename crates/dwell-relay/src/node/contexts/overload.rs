@@ -3,7 +3,8 @@
 //! A model decodes as slowly as it encodes, and a hub decodes for all its peers. If more comes than its threads can
 //! decode, what waits for them would wait ever longer and at last be lost. So if a peer's batches wait for
 //! long, no models are offered to it for a while, and it sends what takes a tenth of the time to
-//! decode, or less. How long that is doubles each time, up to an hour.
+//! decode, or less. How long that is doubles each time, up to an hour, and halves again with each such time that passes
+//! without.
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
