@@ -66,7 +66,9 @@ impl Setup {
     }
 
     pub(crate) fn config(&self, side: usize) -> Result<Config, String> {
-        let Self { scheme, codec, rate, objective, cpu, history_memory, keyed, .. } = self;
+        let Self { scheme, codec, rate, cpu, history_memory, keyed, .. } = self;
+        // Others gather nothing that would save bytes, and are refused.
+        let objective = if self.compresses() { self.objective } else { OBJECTIVES[0] };
         let (own, other) = (side + 1, 2 - side);
         let private =
             if *keyed { format!("private_key_file = \"{own}\"\n") } else { String::new() };
