@@ -49,6 +49,8 @@ pub struct Source {
     pub(super) bytes: Option<u64>,
     /// True if it is more than one plain file.
     pub(super) is_tree: bool,
+    /// True if a file comes under several names.
+    pub(super) has_links: bool,
 }
 
 enum Input {
@@ -69,8 +71,8 @@ impl Source {
         let Input::Files { roots, follow } = &self.input else { return None };
         let input = Input::Files { roots: roots.clone(), follow: *follow };
         let (name, what) = (self.name.clone(), self.what.clone());
-        let Self { files, others, bytes, is_tree, .. } = *self;
-        Some(Self { input, name, what, files, others, bytes, is_tree })
+        let Self { files, others, bytes, is_tree, has_links, .. } = *self;
+        Some(Self { input, name, what, files, others, bytes, is_tree, has_links })
     }
 
     /// What comes through a pipe. Its name is without directories.
@@ -83,6 +85,7 @@ impl Source {
             others: 0,
             bytes: None,
             is_tree: false,
+            has_links: false,
         }
     }
 
@@ -126,6 +129,7 @@ impl Source {
     fn counted(roots: Vec<Root>, follow: bool) -> Result<Self, TransferError> {
         let (mut files, mut others, mut bytes) = (0, 0, 0);
         let mut is_tree = roots.len() > 1;
+        let (mut nodes, mut has_links) = (HashSet::new(), false);
         for root in &roots {
             let metadata =
                 fs::metadata(&root.path).map_err(|error| cant_read(&root.path, error))?;
@@ -137,7 +141,12 @@ impl Source {
             for entry in walk(root, follow).flatten() {
                 if entry.file_type().is_file() {
                     files += 1;
-                    bytes += entry.metadata().map_or(0, |metadata| metadata.len());
+                    let Ok(metadata) = entry.metadata() else { continue };
+                    bytes += metadata.len();
+                    if metadata.nlink() > 1 && !has_links {
+                        has_links = !nodes.insert((metadata.dev(), metadata.ino()))
+                            || nodes.len() > LINKS_MAX;
+                    }
                 } else {
                     others += 1;
                 }
@@ -153,7 +162,7 @@ impl Source {
             [] => String::new(),
         };
         let input = Input::Files { roots, follow };
-        Ok(Self { input, name, what, files, others, bytes: Some(bytes), is_tree })
+        Ok(Self { input, name, what, files, others, bytes: Some(bytes), is_tree, has_links })
     }
 }
 
