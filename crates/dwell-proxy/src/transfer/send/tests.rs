@@ -556,6 +556,8 @@ mod early {
                 carrier.read_message().await.unwrap();
                 let refused = Message::Refused(Reason::Other, "the name is taken".to_owned());
                 carrier.say(&refused).await.unwrap();
+                // Closed with something unread, it would be reset, and what was said could be lost.
+                carrier.drain().await;
             });
         });
         let said = sent.unwrap_err().to_string();
