@@ -348,6 +348,8 @@ impl Staging {
             .and_then(|identity| placing::note(parts, &[(WHOLE.into(), identity)]));
         if let Err(error) = noted {
             tracing::debug!("nothing is noted of {}: {error}", name.display());
+            // Half of it would be in the way of whoever tidies up.
+            placing::forget(parts)?;
         }
         let parent = self.parent.as_fd();
         if let Err(error) = rename(parent, &self.name, parent, name, false) {
@@ -473,9 +475,11 @@ fn usual_mode(parts: BorrowedFd<'_>) -> io::Result<Mode> {
 
 /// Gives a directory that has its name the permissions that it has then, and removes what was needed until then.
 fn open_up(whole: BorrowedFd<'_>, parts: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
-    fchmod(whole, mode)?;
+    // Whether or not it can have them, nothing else is to be left.
+    let opened = fchmod(whole, mode);
     placing::forget(parts)?;
-    Ok(unlinkat(whole, PARTS, AtFlags::REMOVEDIR)?)
+    unlinkat(whole, PARTS, AtFlags::REMOVEDIR)?;
+    Ok(opened?)
 }
 
 /// Does the same if a receiver was killed before it had done that.

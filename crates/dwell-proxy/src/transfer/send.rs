@@ -138,8 +138,8 @@ async fn attempt(
     };
     let again = source.again();
     let head = match (offer.is_short(), again.is_some()) {
-        // A file that the receiver keeps unasked could not come under its other names.
-        _ if source.has_links => Head::Over,
+        // Of what goes unasked a file that the receiver keeps could not come under its other names.
+        (true, _) if source.has_links => Head::Over,
         (true, _) => Head::Whole,
         (false, true) if offer.is_worth_a_head() => Head::Unanswered,
         // What can be read only once waits for what the receiver has.

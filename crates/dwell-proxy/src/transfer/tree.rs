@@ -8,8 +8,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT, chmod,
-    fchmod, fstat, futimens, linkat, mkdirat, openat, readlinkat, renameat, renameat_with, statat,
-    symlinkat, unlinkat, utimensat,
+    chmodat, fchmod, fstat, futimens, linkat, mkdirat, openat, readlinkat, renameat, renameat_with,
+    statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -354,10 +354,8 @@ fn let_owner_in(directory: &OwnedFd) -> io::Result<()> {
     }
     // By its name it could be another one by now.
     match chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode | Mode::RWXU) {
-        // There is no /proc here: then only one that can be read.
-        Err(Errno::NOENT) => {
-            Ok(fchmod(openat(directory, ".", DIRECTORY, Mode::empty())?, mode | Mode::RWXU)?)
-        }
+        // There is no /proc here: then only one that can be searched.
+        Err(Errno::NOENT) => Ok(chmodat(directory, ".", mode | Mode::RWXU, AtFlags::empty())?),
         changed => Ok(changed?),
     }
 }
