@@ -7,7 +7,7 @@ mod timing;
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
-use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::time::SECOND_NS;
 use dwell_codec::{CodecId, supported_bitmap};
 use dwell_drive::Driven;
 use dwell_policy::{
@@ -34,7 +34,7 @@ use super::parts::Parts;
 use super::path_mtu::{Pace, PathMtu};
 use super::problems::Problems;
 use super::reassembly::Reassemblies;
-use super::reorder::{ReorderBuffer, Waits};
+use super::reorder::ReorderBuffer;
 use super::repair::Repair;
 use super::reports::Reports;
 use super::retransmit::{Awaited, RetransmitBuffer};
@@ -49,12 +49,6 @@ pub use timing::Patience;
 /// The datagram length assumed for a path of which nothing is known yet: an Ethernet's 1500
 /// bytes, over IPv6.
 pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
-/// The length of a datagram with a request for missing ones, with all headers.
-const ASK_BYTES: u64 = 90;
-/// The least time between such requests, whatever the link's rate.
-const ASK_PAUSE_NS_MIN: u64 = MILLI_NS;
-/// The most: what is missing is forgotten after a few seconds.
-const ASK_PAUSE_NS_MAX: u64 = 250 * MILLI_NS;
 /// What is missing is asked for twice if no more is lost than this part of a million: sent twice, it takes as much
 /// of the link again.
 const TWICE_LOSS_PPM_MAX: u64 = 120_000;
@@ -499,19 +493,6 @@ impl Peer {
         let (recent, rtt_ns) = (self.reports.recent_there(now), self.rtt_ns);
         let is_mended = self.is_mended() && self.repair.is_usual();
         Path { recent, clean: self.reports.clean(), rtt_ns, is_mended }
-    }
-
-    /// Returns the times that missing datagrams are waited for.
-    pub(crate) fn waits(&self) -> Waits {
-        let has_contexts = self.contexts.incoming.is_active();
-        let keeps_order = self.contexts.incoming.keeps_all_in_order();
-        let order_wait_ns = if keeps_order { 0 } else { self.config.order_wait_ns };
-        let pause_ns = match self.pacer.rate() {
-            Some(rate) => 10 * rate.transmission_ns(ASK_BYTES),
-            None => self.rtt_ns.unwrap_or(0) / 16,
-        };
-        let pause_ns = pause_ns.clamp(ASK_PAUSE_NS_MIN, ASK_PAUSE_NS_MAX);
-        Waits { rtt_ns: self.rtt_ns, order_wait_ns, has_contexts, pause_ns, asks_twice: false }
     }
 
     /// Returns true if others can't be decoded without what is missing, and so little is lost that it costs next to

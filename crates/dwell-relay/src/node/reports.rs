@@ -154,6 +154,13 @@ impl Reports {
         RecentLoss::of(report.recent_sent, self.recent_lost(*at, report)).filter(|_| !is_late)
     }
 
+    /// Returns what the path to the peer carries at most, if more than half of what was sent lately is lost there: what comes of it.
+    pub(crate) fn carried_there(&self) -> Option<Rate> {
+        let (at, report) = self.latest.as_ref()?;
+        let is_flooded = self.recent_lost(*at, report) > report.recent_sent / 2;
+        is_flooded.then(|| Rate::clamped_bps(report.delivery_bps))
+    }
+
     /// Returns what was lost lately by a report that comes then, and is no doing of ours: at least what is more than that was.
     fn recent_lost(&self, at: Instant, report: &Report) -> u64 {
         let excused = self.excused.filter(|excused| at < excused.until + WINDOW_NS);

@@ -1,14 +1,23 @@
 //! The times at which a peer is probed, sent a report, and given up as dead.
 
-use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate};
 
 use super::{OLD_SCHEME_NS, Peer};
 use crate::node::contexts::GapWaits;
+use crate::node::reorder::Waits;
 use crate::node::reports::ASK_AGAIN_NS;
 use crate::trust::Session;
 use dwell_wire::Control;
 
+/// The length of a datagram with a request for missing ones, with all headers.
+const ASK_BYTES: u64 = 90;
+/// They may take this part of the link.
+const ASK_LINK_PART: u64 = 10;
+/// The least time between such requests, whatever the link's rate.
+const ASK_PAUSE_NS_MIN: u64 = MILLI_NS;
+/// The most: what is missing is forgotten after a few seconds.
+const ASK_PAUSE_NS_MAX: u64 = 250 * MILLI_NS;
 /// The length of a datagram with a report, with all headers.
 const REPORT_BYTES: u64 = 160;
 /// Reports that follow a last datagram may take this part of the link.
@@ -47,6 +56,25 @@ impl Peer {
     /// The times that are waited for what is missing in its contexts, and between reports on them.
     pub(crate) fn gap_waits(&self) -> GapWaits {
         GapWaits::of(self.rtt_ns).over(self.pacer.rate(), self.contexts.incoming.contexts())
+    }
+
+    /// Returns the times that missing datagrams are waited for.
+    pub(crate) fn waits(&self) -> Waits {
+        let has_contexts = self.contexts.incoming.is_active();
+        let keeps_order = self.contexts.incoming.keeps_all_in_order();
+        let order_wait_ns = if keeps_order { 0 } else { self.config.order_wait_ns };
+        let pause_ns = match self.carried_rate() {
+            Some(rate) => rate.transmission_ns(ASK_BYTES * ASK_LINK_PART),
+            None => self.rtt_ns.unwrap_or(0) / 16,
+        };
+        let pause_ns = pause_ns.clamp(ASK_PAUSE_NS_MIN, ASK_PAUSE_NS_MAX);
+        Waits { rtt_ns: self.rtt_ns, order_wait_ns, has_contexts, pause_ns, asks_twice: false }
+    }
+
+    /// The rate of which what is asked and reported may take a part: that of the link, but no more than comes where most is lost.
+    /// Short datagrams fit a full queue where long ones don't: whatever the rate that was written, they would take all of the link.
+    fn carried_rate(&self) -> Option<Rate> {
+        self.pacer.rate().into_iter().chain(self.reports.carried_there()).min()
     }
 
     /// Something authentic came from the peer.
@@ -178,7 +206,7 @@ impl Peer {
 
     /// A report is sent. Those that follow a last datagram take a small part of the link.
     pub(crate) fn note_tail_report(&mut self, now: Instant) {
-        let report_ns = self.pacer.rate().map_or(0, |rate| rate.transmission_ns(REPORT_BYTES));
+        let report_ns = self.carried_rate().map_or(0, |rate| rate.transmission_ns(REPORT_BYTES));
         self.tail.reported(now, report_ns.saturating_mul(TAIL_LINK_PART));
     }
 
