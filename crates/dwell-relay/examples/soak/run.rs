@@ -44,6 +44,13 @@ struct Flows {
     arrived: [u64; FLOWS],
 }
 
+impl Flows {
+    fn since(&self, before: &[u64; FLOWS], of: impl Fn(&Self) -> [u64; FLOWS]) -> [u64; FLOWS] {
+        let now = of(self);
+        std::array::from_fn(|flow| now[flow] - before[flow])
+    }
+}
+
 /// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Summary {
@@ -137,6 +144,8 @@ struct Run {
     links: [DirectionId; 2],
     addresses: Addresses,
     rng: Rng,
+    /// What the weather gives: bits per second, and a part of each processor.
+    place: Place,
     summary: Summary,
 }
 
@@ -165,9 +174,10 @@ impl Run {
             Ok(net.add(End::new(side, seed, setup.clone(), addresses.clone(), made.clone())?))
         };
         let ends = [end(0)?, end(1)?];
-        let fair = Spell::next(&mut rng).link;
+        let Spell { link: fair, link_bps, cpu_share, .. } = Spell::next(&mut rng);
         let links = net.connect((ends[0], 0), (ends[1], 0), fair.clone(), fair.with_seed(seed));
-        Ok(Self { net, ends, links, addresses, rng, summary: Summary::new(hours) })
+        let place = Place { link_bps, cpu_share };
+        Ok(Self { net, ends, links, addresses, rng, place, summary: Summary::new(hours) })
     }
 
     fn now_ns(&self) -> u64 {
@@ -176,7 +186,8 @@ impl Run {
 
     fn at(&self, message: &str) -> String {
         let ends = self.ends.map(|id| self.net.node(id).seen());
-        format!("{message} (after {:.1} s; {}; {})", self.now_ns() as f64 / 1e9, ends[0], ends[1])
+        let (after, place) = (self.now_ns() as f64 / 1e9, self.place);
+        format!("{message} (after {after:.1} s; {place:?}; {}; {})", ends[0], ends[1])
     }
 
     /// Lets one stretch of weather pass.
@@ -184,6 +195,7 @@ impl Run {
         let spell = Spell::next(&mut self.rng);
         let now = self.net.now();
         self.summary.spells += 1;
+        self.place = Place { link_bps: spell.link_bps, cpu_share: spell.cpu_share };
         for link in self.links {
             let seed = self.rng.below(1 << 60);
             self.net.set_link(link, spell.link.clone().with_seed(seed));
@@ -204,8 +216,7 @@ impl Run {
         let before = self.picks();
         if spell.is_fair && now + RECOVERY_NS < end {
             self.go_to(now + RECOVERY_NS)?;
-            let place = Place { link_bps: spell.link_bps, cpu_share: spell.cpu_share };
-            self.fair(end, spell.is_steady.then_some(place))?;
+            self.fair(end, spell.is_steady.then_some(self.place))?;
         }
         self.go_to(end)?;
         // Those of a node that was killed are not counted on.
@@ -314,7 +325,9 @@ impl Run {
                 if *silent == FLOW_LOOKS {
                     return Err(format!(
                         "of flow {flow} of side {side} nothing arrived in fair weather, {FLOW_LOOKS} times one after \
-                         another, {sent} packets of the latest"
+                         another, {sent} packets of the latest; of all flows {:?} arrived of {:?}",
+                        after.since(&before.arrived, |it| it.arrived),
+                        after.since(&before.made, |it| it.made)
                     ));
                 }
             }
